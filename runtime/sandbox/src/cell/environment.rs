@@ -43,3 +43,33 @@ impl environment::Host for EnvironmentView<'_> {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::memory::{MemoryAccount, MemoryPool};
+
+    #[test]
+    fn copy_of_the_environment_counts_as_memory_of_the_call() {
+        let variables = [("HOME", "/"), ("LANG", "C.UTF-8"), ("EMPTY", "")];
+        let env: Vec<(String, String)> = variables.map(|(name, value)| (name.into(), value.into())).into();
+        let bytes = "HOME/LANGC.UTF-8EMPTY".len() + env.len() * size_of::<(String, String)>();
+        let policy = Policy {
+            grants: toolcell_core::Grants {
+                env: env.clone(),
+                ..Default::default()
+            },
+            ..Policy::default()
+        };
+        let copied = |memory: usize| {
+            let account = MemoryAccount::new(memory as u64, MemoryPool::new(u64::MAX));
+            let mut view = EnvironmentView {
+                policy: &policy,
+                in_flight: &mut account.empty(),
+            };
+            environment::Host::get_environment(&mut view)
+        };
+        assert_eq!(copied(bytes).unwrap(), env);
+        assert!(copied(bytes - 1).is_err());
+    }
+}

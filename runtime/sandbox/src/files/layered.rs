@@ -198,10 +198,6 @@ impl Layered {
         let may = |below: &str, wanted| {
             FilesView::judge(place, place.root.denied.check(below, wanted).map_err(Into::into))
         };
-        let flat = Mode {
-            follow: false,
-            ..mode
-        };
         if oflags.contains(OpenFlags::CREATE) {
             // No file is created through a link: this is the entry itself.
             let found = find(false)?;
@@ -219,7 +215,7 @@ impl Layered {
                 may(&found.path, Use::Change)?;
                 FilesView::judge(place, overlay.check_git(&found.path))?;
                 self.quota.take_file().map_err(|_| ErrorCode::Quota)?;
-                let new = Mode { new: true, ..flat };
+                let new = Mode { new: true, ..mode };
                 let made = overlay
                     .make_parents(&found.path)
                     .and_then(|()| open::open(&overlay.upper.dir, &found.path, new));
@@ -249,7 +245,7 @@ impl Layered {
         }
         let at = if path.is_empty() { "." } else { &path };
         let at = FilesView::judge(place, walk(&overlay.dir(layer).dir, "", at, false, denied))?;
-        let opened = open::open(&at.parent, &at.name, flat)?;
+        let opened = open::open(&at.parent, &at.name, mode)?;
         if let Opened::File(file) | Opened::Dir(file) = &opened {
             FilesView::judge(place, denied.check_open(file, wanted))?;
         }

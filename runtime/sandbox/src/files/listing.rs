@@ -181,12 +181,36 @@ fn kind(dir: &Dir, entry: &rustix::fs::DirEntry) -> io::Result<Option<Descriptor
             Err(error) => return Err(error.into()),
         };
     }
-    Ok(Some(match found {
+    Ok(Some(type_of(found)))
+}
+
+fn type_of(found: FileType) -> DescriptorType {
+    match found {
         FileType::Directory => DescriptorType::Directory,
         FileType::RegularFile => DescriptorType::RegularFile,
         FileType::Symlink => DescriptorType::SymbolicLink,
         FileType::BlockDevice => DescriptorType::BlockDevice,
         FileType::CharacterDevice => DescriptorType::CharacterDevice,
         _ => DescriptorType::Unknown,
-    }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_entry_has_its_type() {
+        for (found, expected) in [
+            (FileType::Directory, DescriptorType::Directory),
+            (FileType::RegularFile, DescriptorType::RegularFile),
+            (FileType::Symlink, DescriptorType::SymbolicLink),
+            (FileType::BlockDevice, DescriptorType::BlockDevice),
+            (FileType::CharacterDevice, DescriptorType::CharacterDevice),
+            (FileType::Fifo, DescriptorType::Unknown),
+            (FileType::Socket, DescriptorType::Unknown),
+        ] {
+            assert_eq!(type_of(found), expected, "{found:?}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ pub(super) struct Mode {
     pub(super) truncate: bool,
     /// Create the file, and fail if it exists.
     pub(super) new: bool,
-    /// Follow a symbolic link at the end of the path.
+    /// Find the file behind a symbolic link at the end of the path. [`open`] itself follows none.
     pub(super) follow: bool,
 }
 
@@ -28,18 +28,14 @@ pub(super) enum Opened {
     Special,
 }
 
-/// Opens `path` below `dir`. Nothing is truncated yet: the file is checked before it is changed.
+/// Opens `path` below `dir`, without following a link. Nothing is truncated yet: the file is checked before it is
+/// changed.
 ///
 /// A FIFO is opened without blocking and closed again; a device is detected before it is opened, because opening one
 /// can have effects. One that replaces a file between the two checks is closed again.
 pub(super) fn open(dir: &File, path: &str, mode: Mode) -> io::Result<Opened> {
     let path = Path::new(path);
-    let follow = if mode.follow {
-        FollowSymlinks::Yes
-    } else {
-        FollowSymlinks::No
-    };
-    if !mode.new && is_special(&fs::stat(dir, path, follow)?) {
+    if !mode.new && is_special(&fs::stat(dir, path, FollowSymlinks::No)?) {
         return Ok(Opened::Special);
     }
     let mut options = OpenOptions::new();
@@ -47,7 +43,7 @@ pub(super) fn open(dir: &File, path: &str, mode: Mode) -> io::Result<Opened> {
         .read(mode.read || !mode.write)
         .write(mode.write || mode.truncate || mode.new)
         .create_new(mode.new)
-        .follow(follow)
+        .follow(FollowSymlinks::No)
         .maybe_dir(true)
         .nonblock(true);
     let file = fs::open(dir, path, &options)?;

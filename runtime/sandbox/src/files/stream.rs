@@ -100,7 +100,6 @@ fn append(file: &File, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 fn append_some(file: &File, bytes: &[u8]) -> io::Result<usize> {
-    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     #[cfg(target_os = "linux")]
     {
         use rustix::io::{Errno, ReadWriteFlags, pwritev2};
@@ -109,7 +108,13 @@ fn append_some(file: &File, bytes: &[u8]) -> io::Result<usize> {
             written => return Ok(written?),
         }
     }
-    // The file is private to this call, which does one operation at a time.
+    append_by_flag(file, bytes)
+}
+
+/// Writes at the end where the system cannot do it in one operation. The file is private to this call, which does one
+/// operation at a time.
+fn append_by_flag(file: &File, bytes: &[u8]) -> io::Result<usize> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     let flags = fcntl_getfl(file)?;
     fcntl_setfl(file, flags | OFlags::APPEND)?;
     let written = rustix::io::write(file, bytes);
@@ -184,4 +189,46 @@ impl OutputStream for Writing {
 #[wasmtime_wasi::async_trait]
 impl Pollable for Writing {
     async fn ready(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::policy::Limits;
+
+    use super::*;
+    use crate::cell::receipt::ReceiptRecorder;
+
+    #[test]
+    fn bytes_are_appended_by_flag_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, "one ").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        assert_eq!(append_by_flag(&file, b"two ").unwrap(), 4);
+        append(&file, b"three").unwrap();
+        // The flag does not stay: with it, a position has no effect.
+        file.write_all_at(b"ONE", 0).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "ONE two three");
+    }
+
+    #[test]
+    fn stream_ends_with_an_error_of_the_system() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let not_readable = File::create(&path).unwrap();
+        let mut reading = Reading::new(Arc::new(not_readable), 0, None);
+        let not_writable = Arc::new(File::open(&path).unwrap());
+        let quota = Quota::new(&Limits::default(), ReceiptRecorder::default());
+        let mut writing = Writing::new(not_writable, None, Arc::new(quota), None);
+        for (first, then) in [
+            (reading.read(1).map(drop), reading.read(1).map(drop)),
+            (writing.write("x".into()), writing.write("x".into())),
+        ] {
+            assert!(
+                matches!(first, Err(StreamError::LastOperationFailed(_))),
+                "{first:?}"
+            );
+            assert!(matches!(then, Err(StreamError::Closed)), "{then:?}");
+        }
+    }
 }

@@ -199,10 +199,6 @@ impl FilesView<'_> {
         mode: Mode,
     ) -> FsResult<(Opened, bool, String)> {
         let exclusive = oflags.contains(OpenFlags::EXCLUSIVE);
-        let flat = Mode {
-            follow: false,
-            ..mode
-        };
         if oflags.contains(OpenFlags::CREATE) {
             // No file is created through a link: this is the entry itself.
             let at = self.walk(fd, path, false)?;
@@ -220,9 +216,9 @@ impl FilesView<'_> {
                 let below = at.below();
                 Self::may_change_at(place, "", &at)?;
                 self.take_file()?;
-                let made = open::open(&at.parent, &at.name, Mode { new: true, ..flat });
+                let made = open::open(&at.parent, &at.name, Mode { new: true, ..mode });
                 match self.made(made.map_err(FsError::from)) {
-                    Err(error) if !exclusive && is(&error, ErrorCode::Exist) => {}
+                    Err(error) if has_appeared(&error, exclusive) => {}
                     made => return made.map(|opened| (opened, true, below)),
                 }
             }
@@ -238,7 +234,7 @@ impl FilesView<'_> {
         if changes {
             Self::may_change_at(place, "", &at)?;
         }
-        let opened = open::open(&at.parent, &at.name, flat)?;
+        let opened = open::open(&at.parent, &at.name, mode)?;
         if let Opened::File(file) | Opened::Dir(file) = &opened {
             Self::judge(place, place.root.denied.check_open(file, wanted))?;
         }
@@ -298,6 +294,11 @@ impl FilesView<'_> {
             }
         })
     }
+}
+
+/// Returns `true` if creating a file failed only because it appeared meanwhile, and may be opened instead.
+pub(super) fn has_appeared(error: &FsError, exclusive: bool) -> bool {
+    !exclusive && is(error, ErrorCode::Exist)
 }
 
 /// Returns `true` if the error has this code.

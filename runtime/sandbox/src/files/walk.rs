@@ -247,7 +247,6 @@ impl Walk<'_> {
 fn parts(path: &str) -> io::Result<Vec<String>> {
     match path {
         "" => Err(Errno::NOENT.into()),
-        _ if path.len() > MAX_PATH => Err(Errno::NAMETOOLONG.into()),
         _ if path.starts_with('/') => Err(Errno::PERM.into()),
         _ if path.contains('\0') => Err(Errno::INVAL.into()),
         _ => Ok(path.rsplit('/').map(str::to_owned).collect()),

@@ -317,6 +317,17 @@ mod tests {
     }
 
     #[test]
+    fn two_bytes_of_text_are_passed_on_at_once() {
+        let mut packed = Packed::new(Redactor::new([("t", SECRET)]));
+        // A first byte could begin a compressed body.
+        packed.push(Bytes::from_static(b"o"));
+        assert_eq!(packed.next(), Ok(None));
+        packed.push(Bytes::from_static(b"k"));
+        assert_eq!(packed.next(), Ok(Some(Bytes::from_static(b"o"))));
+        assert_eq!(packed.next(), Ok(Some(Bytes::from_static(b"k"))));
+    }
+
+    #[test]
     fn no_part_of_a_compressed_secret_is_passed_on() {
         let text = [noise(5_000).as_slice(), SECRET.as_bytes(), &noise(5_000)].concat();
         for pack in [gzip, zlib] {

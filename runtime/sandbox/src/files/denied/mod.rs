@@ -236,7 +236,7 @@ fn id(metadata: &Metadata) -> FileId {
 }
 
 /// Returns the identities of a directory and all its ancestors.
-fn ancestors(real: &Path) -> impl Iterator<Item = FileId> {
+pub(super) fn ancestors(real: &Path) -> impl Iterator<Item = FileId> {
     real.ancestors()
         .filter_map(|ancestor| ancestor.metadata().ok())
         .map(|metadata| id(&metadata))

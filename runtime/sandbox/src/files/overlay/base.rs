@@ -174,3 +174,26 @@ fn now(lower: &Dir, path: &Path, pace: &Pace) -> io::Result<Option<Print>> {
         Err(error) => return Err(error),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::files::dir::dir_descriptor;
+
+    #[test]
+    fn first_digest_of_an_original_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let lower = dir_descriptor(File::open(dir.path()).unwrap(), false);
+        let changes = dir.path().join("changes");
+        let overlay = Overlay::open(lower, &changes, Arc::default()).unwrap();
+        for print in ["first", "second"] {
+            overlay.note_as("a/x", &print.to_owned()).unwrap();
+        }
+        let noted = std::fs::read_to_string(changes.join("base/a/x")).unwrap();
+        assert_eq!(noted, "first");
+        // What cannot be recorded is an error.
+        assert!(overlay.note_as(&"n".repeat(300), &noted).is_err());
+    }
+}

@@ -174,7 +174,6 @@ pub(super) fn enter(root: &File, path: &Path) -> io::Result<File> {
     for part in path.components() {
         match part {
             Component::Normal(name) => here = openat(&here, name, ENTER, Mode::empty())?,
-            Component::CurDir => {}
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
     }

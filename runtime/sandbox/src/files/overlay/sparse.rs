@@ -133,6 +133,14 @@ mod tests {
     }
 
     #[test]
+    fn copy_of_an_unreadable_file_ends() {
+        let (dir, from, to) = files();
+        from.write_all_at(b"x", 0).unwrap();
+        let write_only = File::options().write(true).open(dir.path().join("from")).unwrap();
+        assert!(copy(&write_only, &to, 1, &Pace::default()).is_err());
+    }
+
+    #[test]
     fn cancelled_copy_ends() {
         let (_dir, from, to) = files();
         from.write_all_at(b"x", 0).unwrap();

@@ -129,6 +129,30 @@ async fn file_changed_during_a_listing_occurs_once() {
 }
 
 #[tokio::test]
+async fn open_directory_that_became_a_file_lists_as_empty() {
+    let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for by_guest in [true, false] {
+        let name = format!("d{by_guest}");
+        fs::create_dir(host.path().join(&name)).unwrap();
+        let mut guest = Guest::layered(host.path(), overlay.path(), "write", &Limits::default());
+        let opened = guest
+            .open(&name, OpenFlags::DIRECTORY, DescriptorFlags::READ)
+            .await;
+        let opened = opened.unwrap();
+        if by_guest {
+            guest.rmdir(&name).await.unwrap();
+            guest.write(&name, b"a file").await.unwrap();
+        } else {
+            fs::remove_dir(host.path().join(&name)).unwrap();
+            fs::write(host.path().join(&name), "a file").unwrap();
+        }
+        let stream = code(guest.view().read_directory(opened).await).unwrap();
+        assert_eq!(next(&mut guest, &stream).await, Ok(None), "{name}");
+        close(&mut guest, stream);
+    }
+}
+
+#[tokio::test]
 async fn many_hidden_names_are_skipped_in_pieces() {
     let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for i in 0..300 {

@@ -546,3 +546,20 @@ async fn open_file_states_what_it_was_opened_for() {
         assert_eq!(stated & (read | write), flags);
     }
 }
+
+#[test]
+fn file_that_appears_meanwhile_is_opened_unless_it_must_be_new() {
+    use crate::files::view::has_appeared;
+    for (error, exclusive, is_opened) in [
+        (ErrorCode::Exist, false, true),
+        (ErrorCode::Exist, true, false),
+        (ErrorCode::Access, false, false),
+        (ErrorCode::Access, true, false),
+    ] {
+        assert_eq!(
+            has_appeared(&error.into(), exclusive),
+            is_opened,
+            "{error:?} {exclusive}"
+        );
+    }
+}

@@ -13,6 +13,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::guest::{Guest, borrow, code};
+use crate::files::denied::ancestors;
 use crate::files::{FilePool, Files};
 
 /// `private/key`, `data/file`, and links and hard links that lead to `private`.
@@ -263,6 +264,23 @@ fn grant_inside_of_a_denied_directory_is_refused() {
         );
         assert_eq!(opened.is_ok(), allowed, "{granted} {denied}");
     }
+}
+
+/// Where a directory is mounted at another path, names alone would not tell that it is denied.
+#[test]
+fn directories_above_a_grant_are_known_by_identity() {
+    use std::os::unix::fs::MetadataExt as _;
+    let tree = tree();
+    let granted = tree.root.join("private/sub");
+    let above: Vec<_> = granted.ancestors().collect();
+    let identities = above.iter().map(|dir| {
+        let metadata = dir.metadata().unwrap();
+        (metadata.dev(), metadata.ino())
+    });
+    assert_eq!(
+        ancestors(&granted).collect::<Vec<_>>(),
+        identities.collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test]

@@ -1,25 +1,22 @@
-//! Entries that a commit skips, and its state after an interruption.
+//! Entries that a commit skips.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use toolcell_core::denial::{Denials, DeniedUse, PathDenial};
 
-use crate::files::overlay::{
-    Changes, CommitError, CommitOptions, OnConflict, cancelled_after, changes, commit, discard,
-};
+use crate::files::overlay::{Changes, CommitError, CommitOptions, OnConflict, changes, commit};
 
-struct Scratch {
-    dir: tempfile::TempDir,
-    options: CommitOptions,
+pub(super) struct Scratch {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) options: CommitOptions,
 }
 
 impl Scratch {
     /// `gone` is marked as removed; of the others those that end with `/` are directories.
-    fn new(host: &[&str], upper: &[&str], gone: &[&str]) -> Self {
+    pub(super) fn new(host: &[&str], upper: &[&str], gone: &[&str]) -> Self {
         let scratch = Self {
             dir: tempfile::tempdir().unwrap(),
             options: CommitOptions::default(),
@@ -40,19 +37,19 @@ impl Scratch {
         scratch
     }
 
-    fn host(&self, path: &str) -> PathBuf {
+    pub(super) fn host(&self, path: &str) -> PathBuf {
         self.dir.path().join("host").join(path)
     }
 
-    fn upper(&self, path: &str) -> PathBuf {
+    pub(super) fn upper(&self, path: &str) -> PathBuf {
         self.overlay().join("upper").join(path)
     }
 
-    fn overlay(&self) -> PathBuf {
+    pub(super) fn overlay(&self) -> PathBuf {
         self.dir.path().join("changes")
     }
 
-    fn commit(&self) -> Result<Changes, CommitError> {
+    pub(super) fn commit(&self) -> Result<Changes, CommitError> {
         commit(
             &self.host(""),
             &self.overlay(),
@@ -62,7 +59,7 @@ impl Scratch {
     }
 
     /// Skipped entries, equal for listing and committing.
-    fn skipped(&self) -> Vec<String> {
+    pub(super) fn skipped(&self) -> Vec<String> {
         let listed = changes(&self.host(""), &self.overlay(), &self.options).unwrap();
         let done = self.commit().unwrap();
         assert_eq!(paths(&listed), paths(&done));
@@ -78,7 +75,7 @@ fn paths(changes: &Changes) -> Vec<String> {
 }
 
 /// Paths with what is there: the text of a file, `/` for a directory.
-fn tree(root: &Path) -> BTreeMap<String, String> {
+pub(super) fn tree(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -325,115 +322,4 @@ fn what_is_skipped_in_its_new_form_does_not_keep_the_rest() {
     scratch.options.denials.paths.clear();
     assert_eq!(scratch.skipped(), [""; 0]);
     assert_eq!(tree(&scratch.host("made"))["locked"], "upper made/locked");
-}
-
-#[test]
-fn commit_can_be_cancelled_at_any_point() {
-    let mut pieces = 0;
-    loop {
-        let scratch = Scratch::new(
-            &["a/x", "a/y", "c", "old/deep/x", "old/y", "made/x"],
-            &["a/x", "a/new/z", "c/inside", "d", "made/y"],
-            &["old", "made"],
-        );
-        let listed = changes(&scratch.host(""), &scratch.overlay(), &scratch.options)
-            .unwrap()
-            .found;
-        let (done, was_used) = cancelled_after(pieces, || scratch.commit());
-        let (done, is_whole) = match done {
-            Err(CommitError::Cancelled(done)) => (done, false),
-            done => (done.unwrap(), true),
-        };
-        // What is said to be carried out is what is not listed any more.
-        let left = changes(&scratch.host(""), &scratch.overlay(), &scratch.options).unwrap();
-        for change in &listed {
-            let is_done = done.found.contains(change);
-            let is_left = left.found.contains(change);
-            assert!(is_done || is_left, "{pieces} {change:?}");
-        }
-        let names = tree(&scratch.host(""));
-        assert!(!names.keys().any(|name| name.contains(".toolcell")), "{names:?}");
-        // Doing it again comes to the same end.
-        scratch.commit().unwrap();
-        let expected = [
-            ("a", "/"),
-            ("a/new", "/"),
-            ("a/new/z", "upper a/new/z"),
-            ("a/x", "upper a/x"),
-            ("a/y", "host a/y"),
-            ("c", "/"),
-            ("c/inside", "upper c/inside"),
-            ("d", "upper d"),
-            ("made", "/"),
-            ("made/y", "upper made/y"),
-        ];
-        let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
-        assert_eq!(tree(&scratch.host("")), BTreeMap::from(expected), "{pieces}");
-        assert_eq!(
-            is_whole,
-            !was_used || done.found.len() == listed.len(),
-            "{pieces}"
-        );
-        if is_whole {
-            assert!(pieces > 20);
-            return;
-        }
-        pieces += 1;
-    }
-}
-
-#[test]
-fn files_that_a_killed_commit_left_are_removed() {
-    let name = |digit: &str| format!(".toolcell-commit-{}", digit.repeat(32));
-    for throws_away in [false, true] {
-        let scratch = Scratch::new(&["sub/x"], &["new"], &[]);
-        let work = scratch.overlay().join("work");
-        fs::create_dir(&work).unwrap();
-        for (digit, at) in [("a", "sub"), ("b", ""), ("c", "nothing")] {
-            fs::write(work.join(name(digit)), at).unwrap();
-        }
-        for (digit, at) in [("a", "sub"), ("b", ""), ("e", "sub")] {
-            fs::write(scratch.host(at).join(name(digit)), "half").unwrap();
-        }
-        if throws_away {
-            discard(&scratch.host(""), &scratch.overlay()).unwrap();
-        } else {
-            scratch.commit().unwrap();
-        }
-        assert!(!scratch.host("sub").join(name("a")).exists());
-        assert!(!scratch.host("").join(name("b")).exists());
-        // A file that cannot be proved to be ours stays.
-        assert!(scratch.host("sub").join(name("e")).exists());
-        assert_eq!(scratch.host("new").exists(), !throws_away);
-    }
-}
-
-#[test]
-fn record_outside_of_the_directory_removes_nothing() {
-    let name = format!(".toolcell-commit-{}", "d".repeat(32));
-    let scratch = Scratch::new(&["sub/x"], &[], &[]);
-    let work = scratch.overlay().join("work");
-    fs::create_dir_all(&work).unwrap();
-    fs::create_dir(scratch.dir.path().join("out")).unwrap();
-    let outside = scratch.dir.path().join("out").join(&name);
-    fs::write(&outside, "theirs").unwrap();
-    symlink("../out", scratch.host("way")).unwrap();
-    for at in ["../out", "way", "/", "sub/../../out"] {
-        fs::create_dir_all(&work).unwrap();
-        fs::write(work.join(&name), at).unwrap();
-        scratch.commit().unwrap();
-        assert!(outside.exists(), "{at}");
-    }
-}
-
-#[test]
-fn two_do_not_carry_the_same_changes_out_at_one_time() {
-    let scratch = Scratch::new(&[], &["new"], &[]);
-    let other = File::open(scratch.overlay()).unwrap();
-    flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
-    assert!(scratch.commit().is_err());
-    assert!(discard(&scratch.host(""), &scratch.overlay()).is_err());
-    drop(other);
-    scratch.commit().unwrap();
-    assert!(scratch.host("new").exists());
 }

@@ -173,3 +173,36 @@ async fn cancelled_commit_changes_nothing() {
     assert!(changes(&scratch.host, &scratch.overlay, &options).is_err());
     assert_eq!(scratch.changes(), ["~c"]);
 }
+
+#[tokio::test]
+async fn search_for_conflicts_can_be_cancelled_at_any_point() {
+    for (path, is_conflict) in [("a/x", false), ("new", true)] {
+        let scratch = scratch();
+        scratch.guest("write").write(path, b"mine").await.unwrap();
+        if is_conflict {
+            fs::create_dir(scratch.host.join(path)).unwrap();
+            fs::write(scratch.host.join(path).join("file"), "theirs").unwrap();
+        }
+        let all = vec![Path::new(path).join("file"); usize::from(is_conflict)];
+        let mut pieces = 0;
+        loop {
+            let (found, _) =
+                cancelled_after(pieces, || conflicts(&scratch.host, &scratch.overlay, &options()));
+            match found {
+                Ok(found) => break assert_eq!(found, all, "{pieces}"),
+                Err(_) => pieces += 1,
+            }
+        }
+        assert!(pieces > 4, "{pieces}");
+    }
+}
+
+#[tokio::test]
+async fn change_below_a_link_that_leads_out_is_a_conflict() {
+    let scratch = scratch();
+    scratch.guest("write").write("a/x", b"mine").await.unwrap();
+    fs::rename(scratch.host.join("a"), scratch.host.join("../out")).unwrap();
+    symlink("../out", scratch.host.join("a")).unwrap();
+    let found = conflicts(&scratch.host, &scratch.overlay, &options()).unwrap();
+    assert_eq!(found, ["a", "a/x"].map(Path::new));
+}

@@ -2,6 +2,7 @@
 
 mod commit;
 mod conflicts;
+mod interrupted;
 mod long_files;
 mod model;
 mod skipped;
@@ -19,8 +20,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 use super::guest::{Guest, borrow, code};
 use crate::files::overlay::{
-    Change, ChangeKind, CommitError, CommitOptions, OnConflict, Version, changes, commit, conflicts, discard,
-    versions,
+    Change, ChangeKind, CommitError, CommitOptions, OnConflict, Version, cancelled_after, changes, commit,
+    conflicts, discard, versions,
 };
 
 struct Scratch {
