@@ -1,5 +1,7 @@
 //! Project components: names, access, and trust.
 
+use serde_json::json;
+
 use crate::probe::Probe;
 use crate::support::cli_user::{SCRIPTED, User};
 use crate::support::pty::Terminal;
@@ -328,10 +330,35 @@ fn trust_in_project_component_is_asked_at_terminal() {
     let call = ["call", "project:theirs", "{}"];
     let asked = |key: &str| {
         let mut terminal = Terminal::start(&user, &call, "xterm", 100, 30);
-        terminal.wait_for("trust `project:theirs`").answer(key).end()
+        terminal
+            .wait_for("trust `project:theirs`")
+            .wait_for("grants: none");
+        terminal.answer(key).end()
     };
     assert_eq!(asked("n"), Some(4));
     user.run(&call).ended(4);
     assert_eq!(asked("y"), Some(0));
     user.run(&call).ended(0);
+}
+
+#[test]
+fn pattern_that_allows_does_not_match_project_tools() {
+    let user = project("theirs", "their_tool");
+    trust(&user, "project:theirs");
+    let steps = json!([{ "calls": [{ "name": "their_tool", "arguments": {} }] }, { "text": "Done." }]);
+    user.file("script.json", json!({ "steps": steps }).to_string());
+    for (allowed, is_denied) in [("their_*", true), ("their_tool", false)] {
+        user.configure(&format!(
+            "[approval]\nrules = [{{ tool = \"*\", verdict = \"deny\" }}, {{ tool = \"{allowed}\", verdict = \"allow\" }}]\n"
+        ));
+        let events = user
+            .run_script(&["--tool", "project:theirs", "--json"])
+            .ended(0)
+            .json_lines();
+        let finished = events
+            .iter()
+            .find(|event| event["type"] == "call_finished")
+            .unwrap();
+        assert_eq!(finished["error"]["kind"] == "denied", is_denied, "{finished}");
+    }
 }

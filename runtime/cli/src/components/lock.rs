@@ -357,18 +357,18 @@ pub(crate) fn check(
             }
         }
     }
-    if let Some(hooks) = hooks {
-        differing.extend(hook_differences(&lock, hooks));
-    }
+    let of_hooks = hooks
+        .map(|hooks| hook_differences(&lock, hooks))
+        .unwrap_or_default();
+    let what = if of_hooks.is_empty() {
+        "the tools differ"
+    } else {
+        "the tools or hooks differ"
+    };
+    differing.extend(of_hooks);
     if differing.is_empty() {
         return Ok(());
     }
-    let has_hooks = hooks.is_some_and(|hooks| !hooks.is_empty() || !lock.hooks.is_empty());
-    let what = if has_hooks {
-        "the tools or hooks differ"
-    } else {
-        "the tools differ"
-    };
     let mut failure = Failure::new(Exit::Denied, text!("{} from `{}`", what, FILE));
     for difference in differing {
         failure = failure.why(difference);
