@@ -158,14 +158,14 @@ mod tests {
 
     #[test]
     fn names_are_compared_with_others() {
-        let flagged = |arguments: serde_json::Value| {
+        let told = |arguments: serde_json::Value, places: Vec<ArgumentPlace>| {
             let request = ApprovalRequest {
                 id: "1".into(),
                 tool: "fetch".into(),
                 arguments,
                 cause: ApprovalCause::Rule,
                 reason: String::new(),
-                places: Vec::new(),
+                places,
             };
             let facts = lookalikes(&request).into_iter();
             let texts = facts.map(|fact| match fact {
@@ -173,6 +173,7 @@ mod tests {
             });
             texts.collect::<Vec<_>>()
         };
+        let flagged = |arguments| told(arguments, Vec::new());
         let odd = "g\u{456}thub.com";
         let longest = format!("{odd}/{}", "x".repeat(MAX_NAME - odd.len() - 1));
         for (text, is_flagged) in [
@@ -193,5 +194,17 @@ mod tests {
         let more = flagged(json!(vec![odd; MAX_WARNINGS + 2]));
         assert_eq!(more.len(), MAX_WARNINGS + 1);
         assert!(more[MAX_WARNINGS].contains("and 2 more names"), "{more:?}");
+
+        // The host of a URL that is shown as a whole is not shown again.
+        let url = format!("https://{odd}/");
+        let place = ArgumentPlace {
+            pointer: "/at".into(),
+            kind: PlaceKind::Url,
+            plain: url.clone(),
+            named: None,
+            real: None,
+            is_unresolved: false,
+        };
+        assert_eq!(told(json!({ "at": url }), vec![place]).len(), 1);
     }
 }

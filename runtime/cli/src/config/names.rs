@@ -102,6 +102,8 @@ fn folded(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{self, Overrides};
+    use crate::environment::Environment;
 
     #[test]
     fn name_is_reserved_in_every_spelling_and_with_its_tools() {
@@ -126,5 +128,39 @@ mod tests {
         ] {
             assert_eq!(taken.taken_by(name), owner, "{name}");
         }
+    }
+
+    #[test]
+    fn names_of_user_and_program_are_taken_from_projects() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config.toml");
+        let own = "[tools.mine]\ncomponent = \"m.wasm\"\n[hooks.watch]\ncomponent = \"w.wasm\"\n\
+            [agents.helper]\ndescription = \"Helps.\"\n";
+        std::fs::write(&config, own).unwrap();
+        let project = "[tools.theirs]\ncomponent = \"t.wasm\"\n";
+        std::fs::write(dir.path().join("toolcell.toml"), project).unwrap();
+        let overrides = Overrides {
+            config: Some(config),
+            ..Overrides::default()
+        };
+        let settings = config::load(&Environment::for_tests(dir.path(), &[]), overrides).unwrap();
+        let mut taken = TakenNames::of(&settings);
+        taken.add_tools(&settings.tools["mine"], ["count_words"]);
+        for (name, owner) in [
+            ("files", Some("the component `files`, which is built in")),
+            ("files_read", Some("a tool of `files`, which is built in")),
+            (Control::ALL[0].name(), Some("a tool of the loop")),
+            ("Mine", Some("the component `mine` of your own configuration")),
+            ("mine_x", Some("the component `mine` of your own configuration")),
+            ("helper", Some("the agent `helper` of your own configuration")),
+            ("watch", Some("the hook `watch` of your own configuration")),
+            ("countwords", Some("a tool of your component `mine`")),
+            ("theirs", None),
+            (&of_project("theirs"), None),
+        ] {
+            assert_eq!(taken.taken_by(name), owner, "{name}");
+        }
+        assert!(settings.tools.contains_key("project:theirs"));
+        assert_eq!(of_project("theirs"), "project:theirs");
     }
 }

@@ -98,3 +98,44 @@ impl GrantLine {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{self, Overrides};
+
+    use super::*;
+
+    #[test]
+    fn directory_below_a_denied_one_is_not_granted() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["state/x", "private/x", "docs"] {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let config = dir.path().join("config.toml");
+        std::fs::write(&config, "deny = [\"private\"]\n").unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.state_dir = Some(dir.path().join("state"));
+        for (grant, is_granted) in [
+            ("read=state", false),
+            ("read=state/x", false),
+            ("read=private", false),
+            ("read=private/x", false),
+            ("read=docs", true),
+            ("write=.", true),
+        ] {
+            for dangerous in [false, true] {
+                let overrides = Overrides {
+                    config: Some(config.clone()),
+                    grants: vec![grant.parse().unwrap()],
+                    dangerous,
+                    ..Overrides::default()
+                };
+                let settings = config::load(&environment, overrides).unwrap();
+                let policy = settings.tools["files"].policy(&settings, &environment);
+                assert_eq!(policy.is_ok(), is_granted, "{grant} {dangerous}");
+                let exit = policy.err().map(|failure| failure.exit);
+                assert_eq!(exit, (!is_granted).then_some(Exit::Denied), "{grant}");
+            }
+        }
+    }
+}

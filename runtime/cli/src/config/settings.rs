@@ -332,3 +332,134 @@ impl ToolSettings {
         matches!(&self.component, ComponentSource::File(path) if path.origin.layer() == Some(Layer::Project))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    /// Loads the user's file and that of a project which defines `theirs`, with these flags.
+    fn load(own: &str, flags: Overrides) -> Settings {
+        let dir = tempfile::tempdir().unwrap();
+        let user = dir.path().join("config.toml");
+        std::fs::write(&user, own).unwrap();
+        let project = "[tools.theirs]\ncomponent = \"t.wasm\"\n";
+        std::fs::write(dir.path().join("toolcell.toml"), project).unwrap();
+        let overrides = Overrides {
+            config: Some(user),
+            ..flags
+        };
+        config::load(&Environment::for_tests(dir.path(), &[]), overrides).unwrap()
+    }
+
+    fn grants(component: &ToolSettings) -> Vec<String> {
+        component
+            .grants
+            .iter()
+            .map(|line| line.grant.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn flag_without_name_gives_nothing_to_project_components() {
+        let flags = Overrides {
+            grants: ["read=docs", "deny=x", "project:theirs:env=A", "files:deny=y"]
+                .map(|grant| grant.parse().unwrap())
+                .to_vec(),
+            limits: ["memory=8GiB", "wall=1ms", "project:theirs:fuel=7"]
+                .map(|limit| limit.parse().unwrap())
+                .to_vec(),
+            ..Overrides::default()
+        };
+        let settings = load("[hooks.h]\ncomponent = \"h.wasm\"\n", flags);
+        let (files, theirs) = (&settings.tools["files"], &settings.tools["project:theirs"]);
+        assert_eq!(grants(files), ["read=docs", "deny=x", "deny=y"]);
+        assert_eq!(grants(theirs), ["deny=x", "env=A"]);
+        assert_eq!(grants(&settings.hooks["h"].component), ["deny=x"]);
+        let limits = |tool: &ToolSettings| {
+            let limits = &tool.limits.limits;
+            (limits.memory, limits.wall_ms, limits.fuel)
+        };
+        let default = toolcell_core::Limits::default();
+        assert_eq!(limits(files), (8 << 30, 1, default.fuel));
+        assert_eq!(limits(theirs), (default.memory, 1, 7));
+    }
+
+    #[test]
+    fn component_is_usable_unless_the_user_disables_it() {
+        let own = "[tools.text]\nenabled = false\n[tools.json]\nenabled = true\nonly = [\"json_query\"]\n";
+        let settings = load(own, Overrides::default());
+        for (name, is_enabled, is_usable) in [
+            ("text", false, false),
+            ("memory", false, true),
+            ("json", true, true),
+            ("files", true, true),
+        ] {
+            let tool = &settings.tools[name];
+            assert_eq!(
+                (tool.enabled.value, tool.is_usable()),
+                (is_enabled, is_usable),
+                "{name}"
+            );
+        }
+        let json = &settings.tools["json"];
+        assert!(json.offers("json_query") && !json.offers("json_other"));
+        assert!(settings.tools["files"].offers("files_read"));
+    }
+
+    #[test]
+    fn component_without_its_needed_grant_is_known() {
+        let missing = |name: &str, grants: &[&str]| {
+            let flags = Overrides {
+                grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
+                ..Overrides::default()
+            };
+            load("", flags).tools[name].missing_grant()
+        };
+        for (name, grants, expected) in [
+            ("files", &[][..], Some("read=DIR")),
+            ("files", &["http=example.com"], Some("read=DIR")),
+            ("files", &["read=docs"], None),
+            ("fetch", &[], Some("http=HOST")),
+            ("fetch", &["read=docs"], Some("http=HOST")),
+            ("fetch", &["http=example.com"], None),
+            ("text", &[], None),
+            ("project:theirs", &[], None),
+        ] {
+            assert_eq!(missing(name, grants), expected, "{name} {grants:?}");
+        }
+    }
+
+    #[test]
+    fn advice_about_a_grant_never_comes_from_a_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let failure = |origin: Origin| {
+            let line = GrantLine {
+                grant: "read=absent".parse().unwrap(),
+                base: dir.path().into(),
+                origin,
+            };
+            format!("{:?}", line.resolve(&environment).unwrap_err())
+        };
+        let file = |layer| {
+            let source = Source {
+                layer,
+                path: "/c.toml".into(),
+                shown: "c.toml".into(),
+                text: "\"read=absent\"".into(),
+                line_starts: std::sync::OnceLock::new(),
+            };
+            Origin::File(Arc::new(source), 0..13)
+        };
+        for (origin, has_advice, has_place) in [
+            (Origin::Flag("--grant"), true, false),
+            (file(Layer::User), true, true),
+            (file(Layer::Project), false, true),
+        ] {
+            let shown = failure(origin);
+            assert_eq!(shown.contains("mkdir"), has_advice, "{shown}");
+            assert_eq!(shown.contains("c.toml, line 1"), has_place, "{shown}");
+        }
+    }
+}
