@@ -6,6 +6,7 @@ mod budget;
 mod concurrent;
 mod log;
 mod model;
+mod prompt;
 mod scratch;
 mod session;
 mod turn;

@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
 use crate::session::history::{self, History};
+use crate::session::prompt;
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
@@ -90,7 +91,13 @@ impl Chat {
                 }
                 Some("/resume") => last = report(console, turns.turn(&mut session, None).await),
                 Some(command) if command.starts_with('/') => answer(command, &turns, &session, console)?,
-                Some(_) => last = report(console, turns.turn(&mut session, Some(line.to_owned())).await),
+                Some(_) => {
+                    let ended = match prompt::of_line(line, environment, console) {
+                        Ok(message) => turns.turn(&mut session, Some(message)).await,
+                        Err(failure) => Err(failure),
+                    };
+                    last = report(console, ended);
+                }
             }
             if turns.is_output_closed() {
                 return Ok(Exit::Ok);

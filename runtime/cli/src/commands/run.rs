@@ -1,22 +1,18 @@
 //! `toolcell run`: runs one turn.
 
-use std::io::Read as _;
-
 use clap::Args;
+use toolcell_core::Message;
 
 use crate::agent::setup;
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
+use crate::session::prompt::Attach;
 use crate::session::store;
-use crate::session::turn_runner::{self, TurnRunner};
+use crate::session::turn_runner::TurnRunner;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::text;
-
-/// Maximum size of a prompt from standard input, in bytes.
-const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
 /// Send a prompt to a model, which can call tools until it has an answer.
 ///
@@ -28,7 +24,8 @@ Examples:
   toolcell run \"How many words are in README.md?\" --grant read=.
   toolcell run \"What is new at example.com?\" --tool fetch --grant http=example.com
   toolcell run \"Which day is it?\" --model llama3.2 --base-url http://localhost:11434/v1
-  git diff | toolcell run - --tool text --json
+  git diff | toolcell run \"Write a commit message for this change.\" --tool text
+  toolcell run \"What does the diagram say?\" --attach diagram.png
 
 Providers:
   openai     OpenAI (key in OPENAI_API_KEY), or any server compatible with Chat Completions
@@ -48,8 +45,11 @@ File format of `scripted`:
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Run {
-    /// Prompt; `-` reads it from standard input.
+    /// Prompt; `-` reads it from standard input. What is piped to the command otherwise is sent with it.
     prompt: String,
+
+    #[command(flatten)]
+    attach: Attach,
 
     #[command(flatten)]
     agent: AgentFlags,
@@ -70,12 +70,12 @@ impl Run {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let (mut turns, prompt) = match self.prepare(overrides, environment, console).await {
+        let (mut turns, message) = match self.prepare(overrides, environment, console).await {
             Ok(prepared) => prepared,
             Err(failure) => return Err(self.reported(failure, console)),
         };
         let session = turns.agent().session();
-        let ended = turns.begin(session, prompt).await;
+        let ended = turns.begin(session, message).await;
         if !self.json {
             turns.print_changes();
         }
@@ -87,8 +87,8 @@ impl Run {
         overrides: Overrides,
         environment: &Environment,
         console: &Console,
-    ) -> Result<(TurnRunner, String), Failure> {
-        let prompt = self.read_prompt()?;
+    ) -> Result<(TurnRunner, Message), Failure> {
+        let message = self.attach.message(&self.prompt, environment, console)?;
         let store = if self.no_session {
             None
         } else {
@@ -104,7 +104,7 @@ impl Run {
         if !self.json {
             console.note(agent.note.clone());
         }
-        Ok((TurnRunner::new(agent, console, self.json), prompt))
+        Ok((TurnRunner::new(agent, console, self.json), message))
     }
 
     /// Prints a failure as a JSON line, because a turn that did not start has no event to report it.
@@ -116,24 +116,5 @@ impl Run {
             let _ = print_line(console, &line);
         }
         failure
-    }
-
-    fn read_prompt(&self) -> Result<String, Failure> {
-        let prompt = if self.prompt == "-" {
-            let fail = || Failure::new(Exit::Usage, "could not read the prompt from standard input");
-            let mut bytes = Vec::new();
-            std::io::stdin()
-                .take(MAX_PROMPT_BYTES + 1)
-                .read_to_end(&mut bytes)
-                .map_err(|e| fail().because(e))?;
-            if bytes.len() as u64 > MAX_PROMPT_BYTES {
-                return Err(fail().why(text!("it has more than {} MiB", MAX_PROMPT_BYTES >> 20)));
-            }
-            String::from_utf8(bytes).map_err(|e| fail().because(e))?
-        } else {
-            self.prompt.clone()
-        };
-        turn_runner::check_prompt(&prompt)?;
-        Ok(prompt)
     }
 }

@@ -15,8 +15,9 @@ use crate::config::units::Span;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
+use crate::session::prompt::Attach;
 use crate::session::store;
-use crate::session::turn_runner::{self, TurnRunner, store_failure};
+use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::hints::AllowHints;
 use crate::ui::render::Console;
 use crate::ui::render::json::{self, print_line};
@@ -72,6 +73,9 @@ pub(crate) struct Resume {
 
     /// Message to send; required if no turn is open.
     message: Option<String>,
+
+    #[command(flatten)]
+    attach: Attach,
 
     #[command(flatten)]
     agent: AgentFlags,
@@ -236,7 +240,7 @@ impl Resume {
         }
         let mut turns = TurnRunner::new(agent, console, self.json);
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
-        let ended = self.go_on(&mut turns, &mut session).await;
+        let ended = self.go_on(&mut turns, &mut session, environment, console).await;
         if !self.json {
             turns.print_changes();
         }
@@ -248,18 +252,20 @@ impl Resume {
         &self,
         turns: &mut TurnRunner,
         session: &mut toolcell_agent::Session,
+        environment: &Environment,
+        console: &Console,
     ) -> Result<Exit, Failure> {
+        let message = self.message.as_ref();
+        let message = message.map(|text| self.attach.message(text, environment, console));
+        let message = message.transpose()?;
         if session.is_open() {
             let ended = turns.turn(session, None).await?;
-            if self.message.is_none() || turns.is_output_closed() {
+            if message.is_none() || turns.is_output_closed() {
                 return Ok(ended);
             }
         }
-        match &self.message {
-            Some(message) => {
-                turn_runner::check_prompt(message)?;
-                turns.turn(session, Some(message.clone())).await
-            }
+        match message {
+            Some(message) => turns.turn(session, Some(message)).await,
             None => Err(Failure::new(
                 Exit::Usage,
                 text!("the session `{}` has no open turn", session.id()),

@@ -58,8 +58,8 @@ impl TurnRunner {
     ///
     /// # Errors
     /// Returns an error if the turn did not end with an answer.
-    pub(crate) async fn begin(&mut self, mut session: Session, prompt: String) -> Result<Exit, Failure> {
-        self.turn(&mut session, Some(prompt)).await
+    pub(crate) async fn begin(&mut self, mut session: Session, message: Message) -> Result<Exit, Failure> {
+        self.turn(&mut session, Some(message)).await
     }
 
     /// Runs one turn: with a message, or resuming the open one.
@@ -69,7 +69,7 @@ impl TurnRunner {
     pub(crate) async fn turn(
         &mut self,
         session: &mut Session,
-        message: Option<String>,
+        message: Option<Message>,
     ) -> Result<Exit, Failure> {
         let logs = self.setup.logs.as_mut();
         let log = logs.map(|logs| logs.of(session.id())).transpose()?;
@@ -82,7 +82,7 @@ impl TurnRunner {
             }
         };
         let report = match message {
-            Some(message) => session.run(Message::user(message), &sink, cancel).await,
+            Some(message) => session.run(message, &sink, cancel).await,
             None => session.run(TurnStart::Resume, &sink, cancel).await,
         };
         if let Some(error) = log.and_then(|log| log.error()) {
@@ -131,14 +131,6 @@ impl TurnRunner {
             (_, ended) => ended,
         }
     }
-}
-
-/// Refuses an empty prompt.
-pub(crate) fn check_prompt(prompt: &str) -> Result<(), Failure> {
-    if prompt.trim().is_empty() {
-        return Err(Failure::new(Exit::Usage, "the prompt is empty").hint("give a task: toolcell run \"…\""));
-    }
-    Ok(())
 }
 
 fn cannot_go_on(id: &str, error: AgentError) -> Failure {

@@ -1,0 +1,341 @@
+//! Message of the user: a text, standard input, and attached files.
+//!
+//! Pictures and PDF files are recognised by their first bytes, everything else is UTF-8 text. A file is attached with
+//! `--attach`, or by `@NAME` in the text, which is limited to the working directory: a script that passes the text of others
+//! as a prompt must not send any file of the machine to a model.
+
+use std::fs::File;
+use std::io::{self, Read, Seek as _};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use toolcell_core::{Blob, Content, Message};
+use toolcell_fs::Rules;
+
+use crate::config::units::Bytes;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Maximum size of a text, in bytes: a prompt, standard input, a file. About a million tokens, more than models accept.
+const MAX_TEXT: u64 = 4 << 20;
+
+/// Maximum size of a picture or PDF file, in bytes. Providers accept 5 to 50 MB.
+const MAX_BINARY: u64 = 20 << 20;
+
+/// Maximum number of attachments of a message. They count together as one of [`MAX_BINARY`] bytes.
+const MAX_ATTACHMENTS: usize = 32;
+
+/// Seconds to wait for the first byte of a pipe. A pipe that nobody writes to, as some programs leave it, would otherwise
+/// hold a turn for ever.
+const FIRST_BYTE_SECONDS: i32 = 3;
+
+/// Files to attach to the message.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Attach {
+    /// Attach a text, a picture (PNG, JPEG, GIF, WebP) or a PDF file (repeatable). In the text, `@NAME` attaches a file of
+    /// the working directory.
+    #[arg(long = "attach", value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Message under construction.
+struct Draft {
+    content: Vec<Content>,
+    bytes: u64,
+}
+
+impl Attach {
+    /// Builds the message of a command: its text, or standard input for `-`; otherwise with what is piped to it.
+    ///
+    /// # Errors
+    /// Returns an error if the text is empty, or if something attached cannot be sent.
+    pub(crate) fn message(
+        &self,
+        prompt: &str,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Message, Failure> {
+        let mut draft = Draft::new();
+        if prompt == "-" {
+            let fail = || Failure::new(Exit::Usage, "could not read the prompt from standard input");
+            let bytes = read_at_most(io::stdin(), MAX_TEXT).map_err(|e| fail().because(e))?;
+            let bytes = bytes.ok_or_else(|| fail().why(text!("it has more than {} MiB", MAX_TEXT >> 20)))?;
+            let prompt = String::from_utf8(bytes).map_err(|e| fail().because(e))?;
+            draft.prompt(prompt)?;
+        } else {
+            draft.prompt(prompt.to_owned())?;
+            draft.named_in(prompt, environment, console)?;
+            if let Some(bytes) = piped(console)? {
+                draft.attach("standard input", bytes, console)?;
+            }
+        }
+        self.add_to(&mut draft, environment, console)?;
+        Ok(draft.message())
+    }
+
+    fn add_to(&self, draft: &mut Draft, environment: &Environment, console: &Console) -> Result<(), Failure> {
+        for file in &self.files {
+            draft.file(&environment.cwd.join(file), &environment.shown(file), console)?;
+        }
+        Ok(())
+    }
+}
+
+/// Builds the message of a line that the user typed.
+///
+/// # Errors
+/// Returns an error if a file that it names cannot be sent.
+pub(crate) fn of_line(line: &str, environment: &Environment, console: &Console) -> Result<Message, Failure> {
+    let mut draft = Draft::new();
+    draft.prompt(line.to_owned())?;
+    draft.named_in(line, environment, console)?;
+    Ok(draft.message())
+}
+
+impl Draft {
+    fn new() -> Self {
+        Self {
+            content: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    fn prompt(&mut self, prompt: String) -> Result<(), Failure> {
+        if prompt.trim().is_empty() {
+            return Err(
+                Failure::new(Exit::Usage, "the prompt is empty").hint("give a task: toolcell run \"…\"")
+            );
+        }
+        self.content.push(Content::text(prompt));
+        Ok(())
+    }
+
+    /// Attaches the files that a text names as `@NAME`. A name without a file stays text, such as that of a person.
+    fn named_in(&mut self, text: &str, environment: &Environment, console: &Console) -> Result<(), Failure> {
+        for name in names(text) {
+            let path = environment.cwd.join(name);
+            if !path.is_file() {
+                continue;
+            }
+            let is_below = path
+                .canonicalize()
+                .is_ok_and(|real| real.starts_with(&environment.cwd));
+            if !is_below {
+                console.note(text!(
+                    "`@{}` is not attached, because the file lies outside of the working directory; --attach attaches any file",
+                    name
+                ));
+                continue;
+            }
+            self.file(&path, name, console)?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, name: &str, console: &Console) -> Result<(), Failure> {
+        let bytes = toolcell_fs::read(path, &Rules::named(MAX_BINARY)).map_err(|error| {
+            Failure::new(Exit::Usage, text!("could not attach `{}`", name)).because(error)
+        })?;
+        self.attach(name, bytes, console)
+    }
+
+    /// Attaches bytes, and tells the user what is sent.
+    fn attach(&mut self, name: &str, bytes: Vec<u8>, console: &Console) -> Result<(), Failure> {
+        let fail = || Failure::new(Exit::Usage, text!("could not attach `{}`", name));
+        let size = bytes.len() as u64;
+        self.bytes += size;
+        if self.content.len() > MAX_ATTACHMENTS {
+            return Err(fail().why(text!("a message has at most {} attachments", MAX_ATTACHMENTS)));
+        }
+        if self.bytes > MAX_BINARY {
+            return Err(fail().why(text!(
+                "the attachments of a message have at most {} MiB together",
+                MAX_BINARY >> 20
+            )));
+        }
+        let shown = Bytes(size);
+        match media_type(&bytes) {
+            Some(media_type) => {
+                console.note(text!("attached `{}`, {}, {}", name, media_type, shown));
+                self.content
+                    .push(Content::text(format!("Attached file {}:", quoted(name))));
+                self.content.push(Content::Blob(Blob {
+                    media_type: media_type.to_owned(),
+                    data: bytes,
+                }));
+            }
+            None if size > MAX_TEXT => {
+                return Err(fail().why(text!("it has more than {} MiB of text", MAX_TEXT >> 20)));
+            }
+            None => {
+                let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
+                let text = text.ok_or_else(|| {
+                    fail()
+                        .why("it is neither UTF-8 text, nor a PNG, JPEG, GIF or WebP picture, nor a PDF file")
+                })?;
+                console.note(text!("attached `{}`, text, {}", name, shown));
+                let content = format!("Attached file {}, {size} bytes of text:\n\n{text}", quoted(name));
+                self.content.push(Content::text(content));
+            }
+        }
+        Ok(())
+    }
+
+    fn message(self) -> Message {
+        Message::User {
+            content: self.content,
+        }
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.escape_debug())
+}
+
+/// Returns the names after `@` at the start of words: up to the next blank, or between quotation marks.
+fn names(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    let mut is_start = true;
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        if c == '@' && is_start {
+            let (name, next) = match after.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+                None => {
+                    let end = after.find(char::is_whitespace).unwrap_or(after.len());
+                    after.split_at(end)
+                }
+            };
+            // A sentence may end with a name.
+            let plain = name.trim_end_matches(['.', ',', ';', ':', '?', '!', ')']);
+            found.extend(
+                [name, plain]
+                    .into_iter()
+                    .filter(|name| !name.is_empty())
+                    .take(1 + usize::from(plain != name)),
+            );
+            rest = next;
+            continue;
+        }
+        is_start = c.is_whitespace() || c == '(';
+        rest = after;
+    }
+    found.dedup();
+    found
+}
+
+/// Returns the media type of a picture or PDF file by its first bytes (RFC 2083, ISO 10918-1, GIF89a, RFC 9649, RFC 8118).
+fn media_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
+        _ => None,
+    }
+}
+
+/// Reads everything; `None` if there is more than `most`.
+fn read_at_most(input: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    input.take(most + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}
+
+/// Reads what is piped or redirected to standard input; `None` if nothing is.
+///
+/// A file that another program has read from is not ours: a shell reads its script that way. A pipe is read if its first
+/// byte comes in time. Terminals, devices and sockets are not read.
+fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
+    let fail = || Failure::new(Exit::Usage, "could not read standard input");
+    let stdin = io::stdin();
+    let Ok(file) = stdin.as_fd().try_clone_to_owned().map(File::from) else {
+        return Ok(None);
+    };
+    let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let is_ours = match kind {
+        Ok(FileType::RegularFile) => (&file).stream_position().is_ok_and(|position| position == 0),
+        Ok(FileType::Fifo) => match first_byte(&file) {
+            Ok(has_come) => has_come,
+            Err(error) => return Err(fail().because(io::Error::from(error))),
+        },
+        _ => return Ok(None),
+    };
+    if !is_ours {
+        console.note(match kind {
+            Ok(FileType::Fifo) => text!("nothing came on standard input in {} s, so the prompt goes alone (`< /dev/null` says so at once)", FIRST_BYTE_SECONDS),
+            _ => text!("standard input is not sent, because another program has read from it; `< /dev/null` says so"),
+        });
+        return Ok(None);
+    }
+    let bytes = read_at_most(&file, MAX_BINARY).map_err(|e| fail().because(e))?;
+    let bytes = bytes.ok_or_else(|| fail().why(text!("it has more than {} MiB", MAX_BINARY >> 20)))?;
+    Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+}
+
+/// Waits until a pipe has a byte or its end; false if neither comes in time.
+fn first_byte(pipe: &File) -> Result<bool, Errno> {
+    let time = Timespec {
+        tv_sec: FIRST_BYTE_SECONDS.into(),
+        tv_nsec: 0,
+    };
+    loop {
+        match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&time)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_begin_with_at_sign_at_start_of_words() {
+        for (text, expected) in [
+            ("describe @a.png", vec!["a.png"]),
+            (
+                "@a.png, and (@b/c.txt)",
+                vec!["a.png,", "a.png", "b/c.txt)", "b/c.txt"],
+            ),
+            ("see @\"two words.txt\" now", vec!["two words.txt"]),
+            ("mail ada@example.com", vec![]),
+            ("@ alone, @", vec![]),
+            ("@ä\u{a0}x", vec!["ä"]),
+        ] {
+            assert_eq!(names(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn media_types_are_recognised_by_first_bytes() {
+        for (bytes, expected) in [
+            (&b"\x89PNG\r\n\x1a\n...."[..], Some("image/png")),
+            (b"\xff\xd8\xff\xe0", Some("image/jpeg")),
+            (b"GIF89a", Some("image/gif")),
+            (b"RIFF\0\0\0\0WEBPVP8 ", Some("image/webp")),
+            (b"RIFF\0\0\0\0WAVE", None),
+            (b"%PDF-1.7", Some("application/pdf")),
+            (b"%PNG", None),
+            (b"", None),
+        ] {
+            assert_eq!(media_type(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn input_is_read_up_to_its_limit() {
+        assert_eq!(read_at_most(&b"abc"[..], 3).unwrap(), Some(b"abc".to_vec()));
+        assert_eq!(read_at_most(&b"abcd"[..], 3).unwrap(), None);
+    }
+}
