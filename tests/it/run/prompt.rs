@@ -89,6 +89,26 @@ fn input_that_belongs_to_another_program_is_not_read() {
     file.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "second\n");
     assert_eq!(texts(&sent(&server)), ["Go."]);
+    // A shell that reads its script from a pipe.
+    let script = format!(
+        "{} run Go. --tool text\necho after\n",
+        env!("CARGO_BIN_EXE_toolcell")
+    );
+    let from_pipe = |script: &str| {
+        let mut shell = user.program("bash", &[]).stdin(Stdio::piped()).spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        user.seen(&[], shell.wait_with_output().unwrap()).ended(0)
+    };
+    let seen = from_pipe(&script);
+    assert!(seen.stdout.ends_with("after\n"), "{}", seen.stdout);
+    assert_eq!(texts(&sent(&server)), ["Go."]);
+    // In a pipeline of that shell, and where it is asked for.
+    let seen = from_pipe(&format!("echo data | {script}"));
+    assert!(seen.stdout.ends_with("after\n"), "{}", seen.stdout);
+    assert!(texts(&sent(&server))[1].ends_with("\n\ndata\n"));
+    let seen = from_pipe(&script.replace("--tool", "--attach - --tool"));
+    assert!(!seen.stdout.contains("after"), "{}", seen.stdout);
+    assert!(texts(&sent(&server))[1].ends_with("\n\necho after\n"));
     // A pipe that stays open and empty.
     let arguments = ["run", "Go.", "--tool", "text"];
     let mut child = user.command(&arguments).stdin(Stdio::piped()).spawn().unwrap();

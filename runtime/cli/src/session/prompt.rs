@@ -35,11 +35,14 @@ const MAX_ATTACHMENTS: usize = 32;
 /// hold a turn for ever.
 const FIRST_BYTE_SECONDS: i32 = 3;
 
+/// Name of standard input as an attachment.
+const STANDARD_INPUT: &str = "standard input";
+
 /// Files to attach to the message.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Attach {
-    /// Attach a text, a picture (PNG, JPEG, GIF, WebP) or a PDF file (repeatable). In the text, `@NAME` attaches a file of
-    /// the working directory.
+    /// Attach a text, a picture (PNG, JPEG, GIF, WebP) or a PDF file (repeatable); `-` is standard input. In the text,
+    /// `@NAME` attaches a file of the working directory.
     #[arg(long = "attach", value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -71,8 +74,9 @@ impl Attach {
         } else {
             draft.prompt(prompt.to_owned())?;
             draft.named_in(prompt, environment, console)?;
-            if let Some(bytes) = piped(console)? {
-                draft.attach("standard input", bytes, console)?;
+            let is_named = self.files.iter().any(|file| file.as_os_str() == "-");
+            if !is_named && let Some(bytes) = piped(console)? {
+                draft.attach(STANDARD_INPUT, bytes, console)?;
             }
         }
         self.add_to(&mut draft, environment, console)?;
@@ -81,6 +85,10 @@ impl Attach {
 
     fn add_to(&self, draft: &mut Draft, environment: &Environment, console: &Console) -> Result<(), Failure> {
         for file in &self.files {
+            if file.as_os_str() == "-" {
+                draft.attach(STANDARD_INPUT, all_of_input()?, console)?;
+                continue;
+            }
             draft.file(&environment.cwd.join(file), &environment.shown(file), console)?;
         }
         Ok(())
@@ -252,8 +260,8 @@ fn read_at_most(input: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
 
 /// Reads what is piped or redirected to standard input; `None` if nothing is.
 ///
-/// A file that another program has read from is not ours: a shell reads its script that way. A pipe is read if its first
-/// byte comes in time. Terminals, devices and sockets are not read.
+/// What another program reads as well is not ours: a shell that gets its script on standard input would lose the rest of it.
+/// A pipe is read if its first byte comes in time. Terminals, devices and sockets are not read.
 fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
     let fail = || Failure::new(Exit::Usage, "could not read standard input");
     let stdin = io::stdin();
@@ -263,22 +271,38 @@ fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
     let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let is_ours = match kind {
         Ok(FileType::RegularFile) => (&file).stream_position().is_ok_and(|position| position == 0),
-        Ok(FileType::Fifo) => match first_byte(&file) {
-            Ok(has_come) => has_come,
-            Err(error) => return Err(fail().because(io::Error::from(error))),
-        },
+        Ok(FileType::Fifo) => !is_of_parent(),
         _ => return Ok(None),
     };
     if !is_ours {
-        console.note(match kind {
-            Ok(FileType::Fifo) => text!("nothing came on standard input in {} s, so the prompt goes alone (`< /dev/null` says so at once)", FIRST_BYTE_SECONDS),
-            _ => text!("standard input is not sent, because another program has read from it; `< /dev/null` says so"),
-        });
+        console.note("standard input is not sent, because the program that started this one reads it as well; `--attach -` sends it");
         return Ok(None);
     }
-    let bytes = read_at_most(&file, MAX_BINARY).map_err(|e| fail().because(e))?;
-    let bytes = bytes.ok_or_else(|| fail().why(text!("it has more than {} MiB", MAX_BINARY >> 20)))?;
-    Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    let is_pipe = kind == Ok(FileType::Fifo);
+    if is_pipe && !first_byte(&file).map_err(|e| fail().because(io::Error::from(e)))? {
+        console.note(text!(
+            "nothing came on standard input in {} s, so the prompt goes alone; `< /dev/null` says so at once",
+            FIRST_BYTE_SECONDS
+        ));
+        return Ok(None);
+    }
+    Ok(Some(all_of_input()?).filter(|bytes| !bytes.is_empty()))
+}
+
+fn all_of_input() -> Result<Vec<u8>, Failure> {
+    let fail = || Failure::new(Exit::Usage, "could not read standard input");
+    let bytes = read_at_most(io::stdin(), MAX_BINARY).map_err(|e| fail().because(e))?;
+    bytes.ok_or_else(|| fail().why(text!("it has more than {} MiB", MAX_BINARY >> 20)))
+}
+
+/// True if the parent process has the same standard input. Where the system does not say (proc(5)), it has not.
+fn is_of_parent() -> bool {
+    let Some(parent) = rustix::process::getppid() else {
+        return false;
+    };
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/fd/0")).ok();
+    let own = of("self");
+    own.is_some() && own == of(&parent.as_raw_nonzero().to_string())
 }
 
 /// Waits until a pipe has a byte or its end; false if neither comes in time.
