@@ -17,7 +17,7 @@ use crate::definition::AgentDefinition;
 use crate::error::BuildError;
 use crate::hook::{Hook, HookRunner};
 use crate::machine::{Machine, Places, ToolFacts};
-use crate::policy::{Control, Finish, LoopPolicy, ModelSettings};
+use crate::policy::{Control, Finish, LoopPolicy, ModelSettings, NoCall};
 use crate::tools::control;
 use crate::tools::registry::Registry;
 
@@ -81,6 +81,11 @@ impl Agent {
             store: None,
             values: BTreeMap::new(),
         }
+    }
+
+    /// Loop settings.
+    pub fn policy(&self) -> &LoopPolicy {
+        &self.definition.machine.policy
     }
 
     /// The tools offered to the model, in the order of the request.
@@ -230,7 +235,7 @@ impl AgentBuilder {
     /// # Errors
     /// [`BuildError`], which names the conflicting or invalid setting.
     pub fn build(self) -> Result<Agent, BuildError> {
-        let policy = self.policy;
+        let mut policy = self.policy;
         check(&policy)?;
         for rule in &self.approvals.rules {
             rule.check().map_err(|reason| BuildError::InvalidRule {
@@ -244,7 +249,10 @@ impl AgentBuilder {
             return Err(BuildError::ReservedName { name });
         }
         let has_tools = !offered.is_empty();
-        let controls = controls_of(&policy, has_tools);
+        if !has_tools {
+            single_request(&mut policy);
+        }
+        let controls = controls_of(&policy);
         let registry = Registry::new(
             offered
                 .into_iter()
@@ -315,12 +323,18 @@ fn offered(tools: Vec<Arc<dyn Tool>>, only: Option<Vec<String>>) -> Result<Vec<A
     Ok(tools.into_iter().filter(listed).collect())
 }
 
-/// The control tools to offer: `read_result` is pointless unless a tool can return a long result.
-fn controls_of(policy: &LoopPolicy, has_tools: bool) -> Vec<Control> {
+/// Without tools there is nothing to do in a loop: the first text ends a turn, also of a policy that ends by a tool.
+fn single_request(policy: &mut LoopPolicy) {
+    policy.finish = Finish::Content;
+    policy.no_call = NoCall::End;
+    policy.control.clear();
+}
+
+/// The control tools to offer.
+fn controls_of(policy: &LoopPolicy) -> Vec<Control> {
     let mut controls = policy.control.clone();
     controls.sort_unstable();
     controls.dedup();
-    controls.retain(|kind| *kind != Control::ReadResult || has_tools);
     controls
 }
 

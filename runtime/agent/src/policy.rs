@@ -1,6 +1,8 @@
 //! Loop settings as plain data. Known loop styles are values of [`LoopPolicy`] (see [`crate::preset`]), not code of
 //! their own.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
@@ -9,7 +11,7 @@ use crate::budget::Budget;
 ///
 /// | setting | default | at the limit |
 /// |---|---|---|
-/// | `max_steps` | 50 requests per turn | [`OnLimit`] |
+/// | `max_steps` | 50 requests per turn, the last one included | [`OnLimit`] |
 /// | `concurrency` | 8 concurrent calls | the next call waits |
 /// | `deadline_ms` | none | running calls are dropped, the turn ends with the partial answer |
 /// | `result_bytes` | 48 KiB of text per call | head and tail with a marker between; the full text is kept for `read_result` |
@@ -32,7 +34,7 @@ use crate::budget::Budget;
 pub struct LoopPolicy {
     /// Condition that ends a turn.
     pub finish: Finish,
-    /// Maximum requests to the model in one turn. The last answer at the limit is not counted.
+    /// Maximum requests to the model in one turn. A last answer without tools is one of them; summaries are not.
     pub max_steps: u32,
     /// Action at the step limit.
     pub on_limit: OnLimit,
@@ -90,7 +92,7 @@ pub enum Finish {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
-    /// One more request, without tools; its text is the answer.
+    /// The last of the requests is sent without tools; its text is the answer.
     #[default]
     FinalAnswer,
     /// The model's last text is the answer.
@@ -236,13 +238,19 @@ pub enum Reasoning {
 }
 
 /// Model parameters of every request; `None` uses the provider's default.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSettings {
     /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
+    /// Probability mass of the tokens that are sampled.
+    pub top_p: Option<f64>,
+    /// Texts at which an answer ends.
+    pub stop: Arc<[String]>,
+    /// Seed of the sampling.
+    pub seed: Option<u64>,
 }
 
 impl Default for LoopPolicy {

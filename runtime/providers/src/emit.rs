@@ -23,7 +23,7 @@ pub(crate) struct Emitter {
 impl Emitter {
     /// Sends one delta; waits while the queue is full.
     pub(crate) async fn emit(&mut self, delta: Delta) {
-        self.emitted |= !matches!(delta, Delta::Retry { .. });
+        self.emitted |= !matches!(delta, Delta::Retry { .. } | Delta::Notice(_));
         // The receiver lives as long as the calling future.
         let _ = self.sender.send(delta).await;
     }

@@ -21,6 +21,15 @@ pub(crate) fn blob(blob: &Blob) -> String {
     )
 }
 
+/// Note in place of a picture for a model that takes none.
+pub(crate) fn left_out(blob: &Blob) -> String {
+    format!(
+        "[{} of {} bytes, left out: this model takes no pictures]",
+        blob.media_type,
+        blob.data.len()
+    )
+}
+
 /// Encodes bytes as base64 (RFC 4648, section 4).
 pub(crate) fn base64(data: &[u8]) -> String {
     STANDARD.encode(data)

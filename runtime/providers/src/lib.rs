@@ -27,6 +27,9 @@ mod framing;
 #[cfg(test)]
 mod fuzz;
 pub mod gemini;
+mod history;
+#[cfg(test)]
+mod history_tests;
 mod http;
 mod key;
 pub mod offline;

@@ -33,6 +33,14 @@ pub(crate) const NOT_BEGUN: &str = "the turn ended before this call began; nothi
 
 pub(crate) const EMPTY_ANSWER: &str = "Your last answer was empty. Answer in text, or call a tool.";
 
+/// Reminder after a call that the provider could not read.
+pub(crate) const MALFORMED_CALL: &str = "Your last call could not be read. Call the tool again, with one JSON object of \
+                                         arguments that fit its schema, or answer in text.";
+
+/// Notice to the user.
+pub(crate) const ESTIMATED: &str = "the provider reports no token counts: the budget of tokens or money counts \
+                                    estimates, a token for each four bytes";
+
 /// First message of a session without a user message: the task is in the instructions.
 pub(crate) const BEGIN: &str = "Begin with your task.";
 

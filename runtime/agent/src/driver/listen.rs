@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
+use toolcell_core::event::NoticeLevel;
 use toolcell_core::provider::{
     Completion, Delta, Provider, ProviderError, ProviderErrorKind, Request, StopReason,
 };
@@ -111,7 +112,7 @@ impl<'a> ModelStream<'a> {
             Delta::Text(text) | Delta::Reasoning(text) => text.len(),
             Delta::CallStarted { name, .. } => name.len(),
             Delta::CallArguments { fragment, .. } => fragment.len(),
-            Delta::Retry { .. } | Delta::Finished(_) => 0,
+            Delta::Retry { .. } | Delta::Notice(_) | Delta::Finished(_) => 0,
         };
         self.bytes = self.bytes.saturating_add(bytes as u64);
         if let Some(tokens) = self.max_output
@@ -138,6 +139,10 @@ impl<'a> ModelStream<'a> {
                 attempt,
                 delay_ms,
                 reason,
+            }),
+            Delta::Notice(text) => StreamItem::Piece(Event::Notice {
+                level: NoticeLevel::Warning,
+                text,
             }),
             Delta::Finished(completion) => {
                 let cut = self.cut_off(&completion);

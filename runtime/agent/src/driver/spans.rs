@@ -13,7 +13,7 @@ pub(crate) fn turn(session: &str, provider: &ProviderInfo) -> Span {
         "invoke_agent",
         gen_ai.operation.name = "invoke_agent",
         gen_ai.conversation.id = session,
-        gen_ai.provider.name = provider.provider,
+        gen_ai.provider.name = conventional(&provider.provider),
         gen_ai.request.model = provider.model,
         gen_ai.usage.input_tokens = field::Empty,
         gen_ai.usage.output_tokens = field::Empty,
@@ -31,7 +31,7 @@ pub(crate) fn chat(session: &str, provider: &ProviderInfo) -> Span {
         otel.kind = "client",
         gen_ai.operation.name = "chat",
         gen_ai.conversation.id = session,
-        gen_ai.provider.name = provider.provider,
+        gen_ai.provider.name = conventional(&provider.provider),
         gen_ai.request.model = provider.model,
         gen_ai.response.finish_reasons = field::Empty,
         gen_ai.usage.input_tokens = field::Empty,
@@ -54,12 +54,23 @@ pub(crate) fn tool(session: &str, name: &str, id: &str) -> Span {
     )
 }
 
+/// Name of a provider in the semantic conventions, which name services instead of protocols.
+fn conventional(provider: &str) -> &str {
+    match provider {
+        "responses" => "openai",
+        "gemini" => "gcp.gemini",
+        "vertex" => "gcp.vertex_ai",
+        other => other,
+    }
+}
+
 pub(crate) fn answered(span: &Span, completion: &Completion) {
     let reason = match &completion.stop {
         StopReason::Complete => "stop",
         StopReason::MaxTokens => "length",
         StopReason::Refused => "content_filter",
         StopReason::Paused => "pause",
+        StopReason::MalformedCall => "malformed_call",
         StopReason::Other(_) => "other",
     };
     span.record("gen_ai.response.finish_reasons", reason);

@@ -8,7 +8,7 @@ use toolcell_core::{Event, Message, Part, ToolError, json};
 
 use super::state::{Call, Stage};
 use super::{Effect, Step};
-use crate::budget::Spent;
+use crate::budget::{Budget, Spent};
 use crate::context;
 use crate::context::messages;
 use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
@@ -26,7 +26,11 @@ impl Step<'_> {
         let message = Message::Assistant {
             parts: self.with_unique_ids(parts),
         };
-        let usage = usage.or_else(|| Some(self.estimate(&message)));
+        let reported = usage.filter(|usage| usage.input > 0 || usage.output > 0);
+        if reported.is_none() {
+            self.say_estimated();
+        }
+        let usage = reported.or_else(|| Some(self.estimate(&message)));
         let last_may_be_cut = stop == StopReason::MaxTokens && cut.is_empty();
         self.emit(Event::StepFinished {
             step,
@@ -47,8 +51,18 @@ impl Step<'_> {
         match stop {
             _ if !cut.is_empty() => self.advance(),
             StopReason::Paused => self.advance(),
+            StopReason::MalformedCall => self.malformed_call(stop),
             StopReason::Complete => self.no_call(),
             stop => self.finish(TurnOutcome::Stopped { stop }),
+        }
+    }
+
+    /// Tells the user once that a budget of tokens or money counts estimates.
+    fn say_estimated(&mut self) {
+        let is_needed = |budget: &Budget| budget.tokens.is_some() || budget.cost_micros.is_some();
+        let is_limited = is_needed(&self.machine.policy.budget) || is_needed(&self.turn().outside);
+        if is_limited && !self.state.said_estimated {
+            self.notice(NoticeLevel::Warning, messages::ESTIMATED.into());
         }
     }
 
@@ -150,6 +164,17 @@ impl Step<'_> {
         }
     }
 
+    /// Asks again once for a call that the provider could not read.
+    fn malformed_call(&mut self, stop: StopReason) {
+        let text = messages::MALFORMED_CALL.into();
+        self.remind(ReminderKind::MalformedCall, text, self.stores_errors());
+        let times = self.turn().failing.as_ref().map_or(0, |(_, times)| *times);
+        match times {
+            0 | 1 => self.go_on(),
+            _ => self.finish(TurnOutcome::Stopped { stop }),
+        }
+    }
+
     /// Ends the turn with the answer's text, unless it does not fit a required schema.
     fn final_text(&mut self) {
         let Some(schema) = &self.machine.answer else {
@@ -217,14 +242,19 @@ impl Step<'_> {
         if let Some(reason) = self.over_budget().or_else(|| self.budget_of_a_call()) {
             return self.finish(TurnOutcome::Budget { reason });
         }
-        let limit = self.machine.policy.error_breaker;
-        if let Some((error, times)) = self.turn().failing.clone()
-            && limit > 0
-            && times >= limit
+        if self.is_failing()
+            && let Some((error, times)) = self.turn().failing.clone()
         {
             return self.finish(TurnOutcome::Failing { error, times });
         }
         self.advance();
+    }
+
+    /// True if the same error occurred so often in a row that the turn ends.
+    pub(super) fn is_failing(&self) -> bool {
+        let limit = self.machine.policy.error_breaker;
+        let times = self.turn().failing.as_ref().map_or(0, |(_, times)| *times);
+        limit > 0 && times >= limit
     }
 
     /// Sends the next request, or ends the turn if a limit is reached.
@@ -233,8 +263,14 @@ impl Step<'_> {
         if let Some(reason) = self.over_budget() {
             return self.finish(TurnOutcome::Budget { reason });
         }
-        let closing = self.turn().closing.is_some();
-        if !closing && self.turn().steps >= policy.max_steps {
+        let steps = self.turn().steps;
+        // One of the requests is the last one, without tools.
+        let has_last = policy.on_limit == OnLimit::FinalAnswer && !self.machine.tools.is_empty();
+        let last = u32::from(has_last);
+        if steps >= policy.max_steps {
+            return self.limit_passed();
+        }
+        if self.turn().closing.is_none() && steps + last >= policy.max_steps {
             return self.limit_reached();
         }
         self.prune();
@@ -364,6 +400,13 @@ impl Step<'_> {
             OnLimit::FinalAnswer => self.close(outcome, ReminderKind::StepLimit, messages::STEP_LIMIT.into()),
             OnLimit::LastContent | OnLimit::BestEffort | OnLimit::Stop => self.finish(outcome),
         }
+    }
+
+    /// Ends a turn that has no request left, also if it is closing for another reason.
+    fn limit_passed(&mut self) {
+        let steps = self.machine.policy.max_steps;
+        let outcome = self.turn().closing.clone();
+        self.finish(outcome.unwrap_or(TurnOutcome::StepLimit { steps }));
     }
 
     /// Sends one last request without tools.

@@ -113,6 +113,7 @@ impl LoopState {
                     }
                 }
             }
+            Event::Notice { text, .. } if text == messages::ESTIMATED => self.said_estimated = true,
             Event::HookFinished { receipt, .. } => self.spent.count_hook(receipt),
             Event::FlowChanged { flow, .. } => self.flow = *flow,
             Event::PlanUpdated { plan } => self.plan = Some(plan.clone()),
@@ -215,6 +216,7 @@ impl LoopState {
                 turn.failed("an answer without a call");
             }
             ReminderKind::EmptyAnswer => turn.failed("an empty answer"),
+            ReminderKind::MalformedCall => turn.failed("a malformed call"),
             ReminderKind::AnswerMismatch => turn.failed("an answer that does not fit its schema"),
             ReminderKind::ProviderFailed => turn.provider_failures += 1,
             _ => {}

@@ -301,7 +301,9 @@ impl Step<'_> {
         if all_failed && self.fall_back() {
             return;
         }
-        if let Some((times, tool)) = repeated {
+        if let Some((times, tool)) = repeated
+            && !self.is_failing()
+        {
             let Repeats { warn, stop } = self.machine.policy.repeats;
             if stop > 0 && times >= stop {
                 let text = messages::stuck(&tool, times);

@@ -41,6 +41,9 @@ pub struct LoopState {
     pub(crate) call_ids: BTreeSet<String>,
     /// Length of the conversation at the provider's last count.
     pub(crate) measured: Measured,
+    /// True if the user was told that the budget counts estimated tokens.
+    #[serde(default)]
+    pub(crate) said_estimated: bool,
 }
 
 /// Tokens of the first messages of a conversation, as counted by a provider.

@@ -268,6 +268,9 @@ async fn model_settings_are_sent_with_every_request() {
     let settings = toolcell_agent::ModelSettings {
         max_output_tokens: Some(100),
         temperature: Some(0.5),
+        top_p: Some(0.9),
+        stop: vec!["END".to_owned()].into(),
+        seed: Some(7),
     };
     agent(&script)
         .model(settings)
@@ -282,6 +285,10 @@ async fn model_settings_are_sent_with_every_request() {
         (request.max_output_tokens, request.temperature),
         (Some(100), Some(0.5))
     );
+    assert_eq!(
+        (request.top_p, &*request.stop, request.seed),
+        (Some(0.9), &["END".to_owned()][..], Some(7))
+    );
 }
 
 #[tokio::test]
@@ -294,4 +301,25 @@ async fn turn_starts_with_a_user_message_only() {
         .unwrap_err();
     assert!(matches!(error, AgentError::NotAUserMessage { .. }));
     assert!(!session.is_open());
+}
+
+#[tokio::test]
+async fn unreadable_call_is_asked_for_once_more() {
+    let malformed = || Say::Raw(Vec::new(), StopReason::MalformedCall, Vec::new());
+    let script = Script::new([malformed(), Say::Text("Here.")]);
+    let mut session = agent(&script).build().unwrap().session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(
+        (report.outcome, report.text.as_str()),
+        (TurnOutcome::Completed, "Here.")
+    );
+    let told = script.requests()[1].messages.last().unwrap().text();
+    assert!(told.contains("could not be read"), "{told}");
+
+    let script = Script::new([malformed(), malformed(), malformed()]);
+    let mut session = agent(&script).build().unwrap().session();
+    let report = session.ask("Go").await.unwrap();
+    let stop = StopReason::MalformedCall;
+    assert_eq!(report.outcome, TurnOutcome::Stopped { stop });
+    script.assert_asked(2);
 }

@@ -28,11 +28,11 @@ fn never() -> CancellationToken {
 }
 
 #[tokio::test]
-async fn step_limit_is_followed_by_one_answer_without_tools() {
+async fn last_request_at_the_step_limit_is_without_tools() {
     let ask = |i: u32| call(["1", "2", "3"][i as usize], "echo", &json!({"i": i}));
     for (limit, outcome) in [
-        (3, TurnOutcome::Completed),
-        (2, TurnOutcome::StepLimit { steps: 2 }),
+        (4, TurnOutcome::Completed),
+        (3, TurnOutcome::StepLimit { steps: 3 }),
     ] {
         let script = Script::new([ask(0), ask(1), Say::Text("So far so good.")]);
         let policy = LoopPolicy {
@@ -51,7 +51,7 @@ async fn step_limit_is_followed_by_one_answer_without_tools() {
             (outcome, "So far so good.")
         );
         let last = script.requests().pop().unwrap();
-        let choice = if limit == 3 {
+        let choice = if limit == 4 {
             ToolChoice::Auto
         } else {
             ToolChoice::None
@@ -69,7 +69,7 @@ async fn calls_in_the_last_answer_are_not_executed() {
         Say::Text("Next turn."),
     ]);
     let policy = LoopPolicy {
-        max_steps: 1,
+        max_steps: 2,
         ..LoopPolicy::default()
     };
     let mut session = agent(&script)

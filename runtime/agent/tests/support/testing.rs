@@ -125,6 +125,8 @@ pub(crate) enum Say {
     Calls(&'static str, Vec<(&'static str, &'static str, String)>),
     /// Parts, stop reason and the names of all calls that began, for answers that the other variants cannot express.
     Raw(Vec<Part>, StopReason, Vec<&'static str>),
+    /// Text of a provider that reports no token counts.
+    Unmeasured(&'static str),
     /// Some text, then an error.
     Fail(&'static str, ProviderErrorKind),
     /// Some text, then the end of the stream.
@@ -255,6 +257,11 @@ impl Provider for Script {
                 .chain(begun(calls.iter().map(|(_, name, _)| *name).collect()))
                 .chain([done(parts(said, &calls), StopReason::Complete)])
                 .collect(),
+            Say::Unmeasured(said) => vec![Ok(Delta::Finished(Completion {
+                parts: parts(said, &[]),
+                stop: StopReason::Complete,
+                usage: None,
+            }))],
             Say::Raw(parts, stop, names) => begun(names).into_iter().chain([done(parts, stop)]).collect(),
             Say::Fail(said, kind) => text(said).into_iter().chain([error(kind)]).collect(),
             Say::Truncate(said) => text(said).into_iter().collect(),

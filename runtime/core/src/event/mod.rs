@@ -314,6 +314,8 @@ pub enum ReminderKind {
     AnswerMismatch,
     /// A call was truncated by the token limit and was not executed.
     CallCut,
+    /// The model wrote a call that the provider could not read.
+    MalformedCall,
     /// All calls of a step failed; the model is to answer from what it knows.
     AllToolsFailed,
     /// The model repeats the same call with the same result.

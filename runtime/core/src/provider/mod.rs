@@ -58,6 +58,12 @@ pub struct Request {
     pub max_output_tokens: Option<u64>,
     /// Sampling temperature; `None` uses the provider's default.
     pub temperature: Option<f64>,
+    /// Probability mass of the tokens that are sampled; `None` uses the provider's default.
+    pub top_p: Option<f64>,
+    /// Texts at which the answer ends. Ignored by protocols without such a parameter (`responses`).
+    pub stop: Arc<[String]>,
+    /// Seed of the sampling. Ignored by protocols without such a parameter (`responses`, `anthropic`).
+    pub seed: Option<u64>,
     /// Schema of the final text, for providers that support structured output.
     pub response_schema: Option<Arc<Schema>>,
     /// Reasoning effort, in the provider's terms (`low`, `high`, …); `None` uses the provider's default.
@@ -111,6 +117,9 @@ pub enum Delta {
         /// Reason of the failure.
         reason: String,
     },
+    /// Change of later requests that the user should know, such as a parameter that the server refused and that is left
+    /// out from now on. Nothing was produced before.
+    Notice(String),
     /// The response is complete. Always the last item.
     Finished(Completion),
 }
@@ -140,6 +149,8 @@ pub enum StopReason {
     Refused,
     /// The provider requests that the conversation be sent again unchanged.
     Paused,
+    /// The model wrote a call that the provider could not read. The response has no part of it.
+    MalformedCall,
     /// Another reason, in the provider's terms.
     Other(String),
 }
@@ -187,10 +198,14 @@ pub enum ProviderErrorKind {
     Unauthorized,
     /// Too many requests (429). Wait.
     RateLimited,
+    /// The quota or balance of the account is used up. Pay, or use another account.
+    QuotaExceeded,
     /// The provider is overloaded or failing (5xx, 408). Wait.
     Unavailable,
     /// The conversation exceeds the context window of the model. Shorten it.
     ContextLength,
+    /// The model does not support tool calling. Use a text format for calls, or another model.
+    ToolsUnsupported,
     /// The provider rejects the request (other 4xx).
     InvalidRequest,
     /// The response ended early.
@@ -208,8 +223,10 @@ impl std::fmt::Display for ProviderErrorKind {
         f.write_str(match self {
             Self::Unauthorized => "the API key was not accepted",
             Self::RateLimited => "too many requests",
+            Self::QuotaExceeded => "the quota of the account is used up",
             Self::Unavailable => "the provider is not available",
             Self::ContextLength => "the conversation is too long for the model",
+            Self::ToolsUnsupported => "the model does not support tool calling",
             Self::InvalidRequest => "the request was not accepted",
             Self::Truncated => "the response ended before it was complete",
             Self::Protocol => "the response violates the protocol",

@@ -7,11 +7,10 @@ mod request;
 mod stream;
 
 use serde_json::Value;
-use toolcell_core::ProviderError;
 use toolcell_core::provider::Request;
 
 use crate::framing::Framing;
-use crate::http::{Header, HttpProvider, Protocol, header};
+use crate::http::{Dialect, Feature, Header, HttpProvider, OptionalPart, Protocol, Version, header};
 use crate::{ApiKey, SetupError};
 pub(crate) use stream::MessagesDecoder;
 
@@ -68,12 +67,74 @@ impl Default for Messages {
 }
 
 impl Protocol for Messages {
-    /// Maximum tokens of an answer, by the settings or the API's limit.
-    type Dialect = u64;
     type Decoder = MessagesDecoder;
 
     const FRAMING: Framing = Framing::Sse;
     const BASE_URL: &'static str = ANTHROPIC_BASE_URL;
+    const OPTIONAL: &'static [OptionalPart] = &[
+        OptionalPart {
+            feature: Feature::PastReasoning,
+            label: "the reasoning of earlier answers",
+            fields: &[],
+            words: &["invalid `signature`", "invalid signature"],
+        },
+        OptionalPart {
+            feature: Feature::Effort,
+            label: "the reasoning effort",
+            fields: &["/thinking", "/output_config/effort"],
+            words: &[
+                "adaptive thinking",
+                "not support thinking",
+                "thinking is not supported",
+                "thinking.type",
+                "effort",
+                "thinking.adaptive",
+            ],
+        },
+        OptionalPart {
+            feature: Feature::Temperature,
+            label: "the temperature",
+            fields: &["/temperature"],
+            words: &["temperature"],
+        },
+        OptionalPart {
+            feature: Feature::TopP,
+            label: "`top_p`",
+            fields: &["/top_p"],
+            words: &["top_p"],
+        },
+        OptionalPart {
+            feature: Feature::Stop,
+            label: "`stop`",
+            fields: &["/stop_sequences"],
+            words: &["stop_sequences"],
+        },
+        OptionalPart {
+            feature: Feature::AnswerSchema,
+            label: "a schema of the answer",
+            fields: &["/output_config/format"],
+            words: &["output_config", "output_format", "json_schema"],
+        },
+        OptionalPart {
+            feature: Feature::ParallelCalls,
+            label: "`disable_parallel_tool_use`",
+            fields: &["/tool_choice/disable_parallel_tool_use"],
+            words: &["disable_parallel_tool_use"],
+        },
+        OptionalPart {
+            feature: Feature::CacheControl,
+            label: "cache breakpoints",
+            fields: &[],
+            words: &["cache_control"],
+        },
+        OptionalPart {
+            feature: Feature::Pictures,
+            label: "pictures",
+            fields: &[],
+            words: &[],
+        },
+    ];
+    const OUTPUT_LIMITS: &'static [&'static str] = &["/max_tokens"];
 
     fn service(&self) -> &'static str {
         "anthropic"
@@ -83,8 +144,8 @@ impl Protocol for Messages {
         host == "api.anthropic.com"
     }
 
-    fn dialect(&self, _host: &str) -> u64 {
-        self.max_output_tokens
+    fn version(&self) -> Version {
+        Version::InPath("v1")
     }
 
     fn authorization(&self, key: &ApiKey) -> Result<Header, SetupError> {
@@ -100,30 +161,15 @@ impl Protocol for Messages {
     }
 
     fn path(&self, _model: &str) -> String {
-        "v1/messages".into()
+        "messages".into()
     }
 
-    fn body(&self, request: &Request, model: &str, max_output_tokens: u64) -> Value {
-        request::body(request, model, max_output_tokens, self.cache)
+    fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value {
+        let cache = self.cache.filter(|_| dialect.takes(Feature::CacheControl));
+        request::body(request, model, dialect, self.max_output_tokens, cache)
     }
 
     fn decoder(provider: &str) -> MessagesDecoder {
         MessagesDecoder::new(provider)
-    }
-
-    /// Handles a model with a lower limit than the default: "max_tokens: 16384 > 8192, which is the maximum allowed …".
-    fn adapt(
-        &self,
-        max_output_tokens: u64,
-        request: &Request,
-        _body: &Value,
-        error: &ProviderError,
-    ) -> Option<u64> {
-        if request.max_output_tokens.is_some() {
-            return None;
-        }
-        let (_, rest) = error.message.strip_prefix("max_tokens: ")?.split_once("> ")?;
-        let allowed: u64 = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-        (1..max_output_tokens).contains(&allowed).then_some(allowed)
     }
 }

@@ -5,17 +5,25 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
 use super::{CacheTime, WIRE};
-use crate::{fallback_text, opaque, sanitize, schema};
+use crate::http::{Dialect, Feature};
+use crate::{fallback_text, history, opaque, sanitize, schema};
 
 /// Maximum length of a call identifier, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
-pub(super) fn body(request: &Request, model: &str, limit: u64, cache: Option<CacheTime>) -> Value {
+pub(super) fn body(
+    request: &Request,
+    model: &str,
+    dialect: Dialect,
+    default_limit: u64,
+    cache: Option<CacheTime>,
+) -> Value {
+    let limit = dialect.output_limit(request.max_output_tokens.or(Some(default_limit)));
     let mut body = json!({
         "model": model,
-        "max_tokens": request.max_output_tokens.unwrap_or(limit),
-        "messages": messages(request),
+        "max_tokens": limit,
+        "messages": messages(request, dialect.takes(Feature::PastReasoning)),
         "stream": true,
     });
     if !request.instructions.is_empty() {
@@ -44,12 +52,20 @@ pub(super) fn body(request: &Request, model: &str, limit: u64, cache: Option<Cac
         }
         forced = matches!(kind, "any" | "tool");
     }
-    // The API refuses thinking together with a forced call or a temperature.
+    // The API refuses thinking together with a forced call, and sampling parameters together with thinking.
     let thinks = !forced && think(request, &mut body);
     if let Some(temperature) = request.temperature
         && !thinks
     {
         body["temperature"] = temperature.into();
+    }
+    if let Some(top_p) = request.top_p
+        && !thinks
+    {
+        body["top_p"] = top_p.into();
+    }
+    if !request.stop.is_empty() {
+        body["stop_sequences"] = json!(request.stop);
     }
     if let Some(wanted) = &request.response_schema {
         body["output_config"]["format"] = json!({
@@ -119,12 +135,12 @@ fn tool(tool: &ToolSpec) -> Value {
 }
 
 /// Converts messages to alternating roles. Results come first in the message after their calls.
-fn messages(request: &Request) -> Vec<Value> {
+fn messages(request: &Request, with_reasoning: bool) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
-    for message in &request.messages {
-        let (role, blocks) = match &**message {
+    for message in history::normalise(&request.messages) {
+        let (role, blocks) = match &*message {
             Message::User { content } => ("user", content.iter().filter_map(block).collect()),
-            Message::Assistant { parts } => ("assistant", assistant(parts)),
+            Message::Assistant { parts } => ("assistant", assistant(parts, with_reasoning)),
             Message::Tool {
                 call_id,
                 content,
@@ -132,22 +148,14 @@ fn messages(request: &Request) -> Vec<Value> {
                 ..
             } => ("user", vec![result(call_id, content, *is_error)]),
         };
-        if blocks.is_empty() && role == "assistant" {
-            // The API refuses a message without content; the next one is merged into the message before.
-            continue;
-        }
-        let blocks = if blocks.is_empty() {
-            vec![text("[nothing]")]
-        } else {
-            blocks
-        };
-        match messages.last_mut() {
-            Some(last) if last["role"] == role => {
+        // Results, and a message of the user behind them.
+        match messages.last_mut().filter(|last| last["role"] == role) {
+            Some(last) => {
                 if let Some(content) = last["content"].as_array_mut() {
                     content.extend(blocks);
                 }
             }
-            _ => messages.push(json!({"role": role, "content": blocks})),
+            None => messages.push(json!({"role": role, "content": blocks})),
         }
     }
     messages
@@ -180,13 +188,22 @@ fn file(blob: &Blob) -> Option<Value> {
     }))
 }
 
-fn assistant(parts: &[Part]) -> Vec<Value> {
-    parts
+/// Blocks of an answer. The API refuses reasoning as the last block.
+fn assistant(parts: &[Part], with_reasoning: bool) -> Vec<Value> {
+    let is_last = |part: &Part| match part {
+        Part::Text { text, .. } => !text.trim().is_empty(),
+        Part::Call(_) => true,
+        Part::Reasoning { .. } => false,
+    };
+    let end = parts.iter().rposition(is_last).map_or(0, |last| last + 1);
+    parts[..end]
         .iter()
         .filter_map(|part| match part {
             Part::Text { text: t, .. } => (!t.trim().is_empty()).then(|| text(t)),
             // Only reasoning that this API signed; that of other models is invalid.
-            Part::Reasoning { opaque, .. } => opaque::for_wire(WIRE, opaque).cloned(),
+            Part::Reasoning { opaque, .. } => {
+                opaque::for_wire(WIRE, opaque).filter(|_| with_reasoning).cloned()
+            }
             Part::Call(call) => Some(json!({
                 "type": "tool_use",
                 "id": sanitize::id(&call.id, MAX_ID_BYTES),

@@ -180,6 +180,9 @@ impl Decoder for MessagesDecoder {
                 return Ok(DecoderState::Done);
             }
             Some("error") => return Err(error_in_stream(&self.provider, &data)),
+            None if data.get("error").is_some() || event.name == "error" => {
+                return Err(error_in_stream(&self.provider, &data));
+            }
             // `ping`, and events of later API versions.
             Some(_) => {}
             None => return Err(malformed(&self.provider, "an event has no `type`", &event.data)),

@@ -7,11 +7,10 @@ mod request;
 mod stream;
 
 use serde_json::Value;
-use toolcell_core::ProviderError;
 use toolcell_core::provider::Request;
 
 use crate::framing::Framing;
-use crate::http::{Header, HttpProvider, Protocol, bearer, header};
+use crate::http::{Dialect, Feature, Header, HttpProvider, OptionalPart, Protocol, Version, bearer, header};
 use crate::{ApiKey, SetupError};
 pub(crate) use stream::GeminiDecoder;
 
@@ -82,21 +81,75 @@ fn without_folder(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
 
-/// Form of tool schemas that a server accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Schemas {
-    /// JSON Schema, in `parametersJsonSchema`.
-    Json,
-    /// The API's own schema type.
-    Lowered,
-}
-
 impl Protocol for GenerateContent {
-    type Dialect = Schemas;
     type Decoder = GeminiDecoder;
 
     const FRAMING: Framing = Framing::Sse;
     const BASE_URL: &'static str = GEMINI_BASE_URL;
+    const OPTIONAL: &'static [OptionalPart] = &[
+        OptionalPart {
+            feature: Feature::JsonSchemas,
+            label: "`parametersJsonSchema`",
+            fields: &[],
+            words: &["parametersjsonschema"],
+        },
+        OptionalPart {
+            feature: Feature::Effort,
+            label: "the reasoning effort",
+            fields: &["/generationConfig/thinkingConfig"],
+            words: &[
+                "thinking",
+                "thinkinglevel",
+                "thinking_level",
+                "thinkingbudget",
+                "thinking_budget",
+            ],
+        },
+        OptionalPart {
+            feature: Feature::AnswerSchema,
+            label: "a schema of the answer",
+            fields: &[
+                "/generationConfig/responseMimeType",
+                "/generationConfig/responseJsonSchema",
+            ],
+            words: &[
+                "response mime type",
+                "responsejsonschema",
+                "json mode is not enabled",
+            ],
+        },
+        OptionalPart {
+            feature: Feature::Temperature,
+            label: "the temperature",
+            fields: &["/generationConfig/temperature"],
+            words: &["temperature"],
+        },
+        OptionalPart {
+            feature: Feature::TopP,
+            label: "`top_p`",
+            fields: &["/generationConfig/topP"],
+            words: &["topp", "top_p"],
+        },
+        OptionalPart {
+            feature: Feature::Stop,
+            label: "`stop`",
+            fields: &["/generationConfig/stopSequences"],
+            words: &["stop_sequences", "stop sequences"],
+        },
+        OptionalPart {
+            feature: Feature::Seed,
+            label: "`seed`",
+            fields: &["/generationConfig/seed"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::Pictures,
+            label: "pictures",
+            fields: &[],
+            words: &[],
+        },
+    ];
+    const OUTPUT_LIMITS: &'static [&'static str] = &["/generationConfig/maxOutputTokens"];
 
     fn service(&self) -> &'static str {
         match self.access {
@@ -109,8 +162,8 @@ impl Protocol for GenerateContent {
         host.ends_with(".googleapis.com")
     }
 
-    fn dialect(&self, _host: &str) -> Schemas {
-        Schemas::Json
+    fn version(&self) -> Version {
+        Version::InBase("v1beta")
     }
 
     fn authorization(&self, key: &ApiKey) -> Result<Header, SetupError> {
@@ -125,22 +178,11 @@ impl Protocol for GenerateContent {
         format!("models/{model}:streamGenerateContent?alt=sse")
     }
 
-    fn body(&self, request: &Request, model: &str, schemas: Schemas) -> Value {
-        request::body(request, without_folder(model), schemas)
+    fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value {
+        request::body(request, without_folder(model), dialect)
     }
 
     fn decoder(provider: &str) -> GeminiDecoder {
         GeminiDecoder::new(provider)
-    }
-
-    fn adapt(
-        &self,
-        schemas: Schemas,
-        _request: &Request,
-        _body: &Value,
-        error: &ProviderError,
-    ) -> Option<Schemas> {
-        let refuses = error.message.contains("parametersJsonSchema");
-        (refuses && schemas == Schemas::Json).then_some(Schemas::Lowered)
     }
 }

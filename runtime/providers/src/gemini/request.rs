@@ -6,22 +6,23 @@ use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
-use super::{Schemas, WIRE};
-use crate::{fallback_text, opaque, sanitize, schema};
+use super::WIRE;
+use crate::http::{Dialect, Feature};
+use crate::{fallback_text, history, opaque, sanitize, schema};
 
 /// Placeholder for the signature of a call by another model, which the API accepts for any call.
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
-pub(super) fn body(request: &Request, model: &str, schemas: Schemas) -> Value {
+pub(super) fn body(request: &Request, model: &str, dialect: Dialect) -> Value {
     let mut body = json!({"contents": contents(request, takes_files_in_results(model))});
     if !request.instructions.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.instructions}]});
     }
     // The API refuses an empty list of declarations.
     if !request.tools.is_empty() {
-        let declarations: Vec<Value> = request.tools.iter().map(|t| declaration(t, schemas)).collect();
+        let declarations: Vec<Value> = request.tools.iter().map(|t| declaration(t, dialect)).collect();
         body["tools"] = json!([{"functionDeclarations": declarations}]);
         let config = match &request.tool_choice {
             ToolChoice::Auto => None,
@@ -34,11 +35,20 @@ pub(super) fn body(request: &Request, model: &str, schemas: Schemas) -> Value {
         }
     }
     let mut generation = Map::new();
-    if let Some(limit) = request.max_output_tokens {
+    if let Some(limit) = dialect.output_limit(request.max_output_tokens) {
         generation.insert("maxOutputTokens".into(), limit.into());
     }
     if let Some(temperature) = request.temperature {
         generation.insert("temperature".into(), temperature.into());
+    }
+    if let Some(top_p) = request.top_p {
+        generation.insert("topP".into(), top_p.into());
+    }
+    if !request.stop.is_empty() {
+        generation.insert("stopSequences".into(), json!(request.stop));
+    }
+    if let Some(seed) = request.seed {
+        generation.insert("seed".into(), seed.into());
     }
     if let Some(effort) = request.reasoning_effort.as_deref() {
         let config = match effort.parse::<i64>() {
@@ -68,9 +78,9 @@ fn takes_files_in_results(model: &str) -> bool {
     version.is_some_and(|version| version >= 3)
 }
 
-fn declaration(tool: &ToolSpec, schemas: Schemas) -> Value {
+fn declaration(tool: &ToolSpec, dialect: Dialect) -> Value {
     let mut declaration = json!({"name": tool.name, "description": tool.description});
-    if schemas == Schemas::Json {
+    if dialect.takes(Feature::JsonSchemas) {
         declaration["parametersJsonSchema"] = schema::plain_root(tool.input.as_value());
     } else if let Some(parameters) = schema::gemini(tool.input.as_value()) {
         declaration["parameters"] = parameters;
@@ -82,11 +92,15 @@ fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
     let mut contents: Vec<Value> = Vec::new();
     // The API's own identifiers, by ours.
     let mut given: BTreeMap<&str, &Value> = BTreeMap::new();
+    let messages = history::normalise(&request.messages);
     let mut in_results = false;
-    for message in &request.messages {
+    for message in &messages {
         let is_result = matches!(**message, Message::Tool { .. });
         let (role, parts) = match &**message {
-            Message::User { content } => ("user", content.iter().map(part).collect()),
+            Message::User { content } => {
+                let parts = content.iter().filter(|content| !history::is_blank_part(content));
+                ("user", parts.map(part).collect())
+            }
             Message::Assistant { parts } => {
                 for call in message.calls() {
                     if let Some(id) = opaque::for_wire(WIRE, &call.opaque).and_then(|kept| kept.get("id")) {
@@ -106,6 +120,8 @@ fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
             }
         };
         let joins = in_results && is_result;
+        // A message of the user behind results is part of their turn: roles alternate.
+        let follows = in_results && role == "user" && !is_result;
         in_results = is_result;
         // All results of a step are one turn.
         match contents.last_mut().and_then(|last| last["parts"].as_array_mut()) {
@@ -119,7 +135,7 @@ fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
                 last.splice(responses..responses, parts.next());
                 last.extend(parts);
             }
-            _ if parts.is_empty() => {}
+            Some(last) if follows => last.extend(parts),
             _ => contents.push(json!({"role": role, "parts": parts})),
         }
     }
@@ -155,7 +171,7 @@ fn model(parts: &[Part]) -> Vec<Value> {
             // A signature may belong to an empty text if it was the last event of a stream.
             Part::Text { text: t, opaque } => match signature(opaque) {
                 Some(signature) => out.push(json!({"text": t, "thoughtSignature": signature})),
-                None if t.is_empty() => {}
+                None if t.trim().is_empty() => {}
                 None => out.push(text(t)),
             },
             // Reasoning is not sent back. Earlier sessions stored the signature of a text here.

@@ -14,7 +14,47 @@ use crate::response_builder::ResponseBuilder;
 pub(crate) struct GeminiDecoder {
     provider: String,
     finish: Option<String>,
-    usage: Option<Usage>,
+    counts: Counts,
+}
+
+/// Latest token counts. They are cumulative, and an event may lack some of them.
+#[derive(Debug, Default)]
+struct Counts {
+    prompt: Option<u64>,
+    tool_prompt: Option<u64>,
+    cached: Option<u64>,
+    candidates: Option<u64>,
+    thoughts: Option<u64>,
+}
+
+impl Counts {
+    fn add(&mut self, counted: &Value) {
+        for (count, name) in [
+            (&mut self.prompt, "promptTokenCount"),
+            (&mut self.tool_prompt, "toolUsePromptTokenCount"),
+            (&mut self.cached, "cachedContentTokenCount"),
+            (&mut self.candidates, "candidatesTokenCount"),
+            (&mut self.thoughts, "thoughtsTokenCount"),
+        ] {
+            *count = counted.get(name).and_then(Value::as_u64).or(*count);
+        }
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.prompt.or(self.candidates).or(self.thoughts)?;
+        let thoughts = self.thoughts.unwrap_or(0);
+        Some(Usage {
+            input: self
+                .prompt
+                .unwrap_or(0)
+                .saturating_add(self.tool_prompt.unwrap_or(0)),
+            cache_read: self.cached.unwrap_or(0),
+            cache_write: 0,
+            // The candidates' count does not include reasoning.
+            output: self.candidates.unwrap_or(0).saturating_add(thoughts),
+            reasoning: thoughts,
+        })
+    }
 }
 
 impl GeminiDecoder {
@@ -22,7 +62,7 @@ impl GeminiDecoder {
         Self {
             provider: provider.into(),
             finish: None,
-            usage: None,
+            counts: Counts::default(),
         }
     }
 
@@ -47,16 +87,7 @@ impl GeminiDecoder {
             self.finish = Some(format!("PROMPT_{reason}"));
         }
         if let Some(counted) = data.get("usageMetadata") {
-            let count = |name: &str| counted.get(name).and_then(Value::as_u64).unwrap_or(0);
-            let thoughts = count("thoughtsTokenCount");
-            self.usage = Some(Usage {
-                input: count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount")),
-                cache_read: count("cachedContentTokenCount"),
-                cache_write: 0,
-                // The candidates' count does not include reasoning.
-                output: count("candidatesTokenCount").saturating_add(thoughts),
-                reasoning: thoughts,
-            });
+            self.counts.add(counted);
         }
     }
 }
@@ -122,7 +153,7 @@ impl Decoder for GeminiDecoder {
             one => std::slice::from_ref(one),
         };
         for response in responses {
-            if response.get("error").is_some() {
+            if response.get("error").is_some_and(|error| !error.is_null()) {
                 return Err(error_in_stream(&self.provider, response));
             }
             let known = [
@@ -132,14 +163,10 @@ impl Decoder for GeminiDecoder {
                 "modelVersion",
                 "responseId",
             ];
-            if !known.iter().any(|name| response.get(name).is_some()) {
-                return Err(malformed(
-                    &self.provider,
-                    "a response has no `candidates`",
-                    &event.data,
-                ));
+            // Events of later API versions and of gateways are passed over.
+            if known.iter().any(|name| response.get(name).is_some()) {
+                self.response(response, &event.data, answer);
             }
-            self.response(response, &event.data, answer);
         }
         Ok(match self.finish {
             Some(_) => DecoderState::Settled,
@@ -156,9 +183,11 @@ impl Decoder for GeminiDecoder {
                 | "LANGUAGE",
             ) => StopReason::Refused,
             Some(other) if other.starts_with("PROMPT_") => StopReason::Refused,
-            // `MALFORMED_FUNCTION_CALL` and similar: the model failed to write a valid call.
+            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS") => {
+                StopReason::MalformedCall
+            }
             Some(other) => StopReason::Other(other.to_owned()),
         };
-        Ok(answer.complete(stop, self.usage))
+        Ok(answer.complete(stop, self.counts.usage()))
     }
 }

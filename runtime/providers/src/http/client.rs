@@ -15,19 +15,44 @@ pub(crate) type Header = (HeaderName, HeaderValue);
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     base: String,
+    /// URL below which the protocol may be instead: with the version of the API, or without it.
+    other: Option<String>,
     pub(super) host: String,
 }
 
 impl Endpoint {
-    /// URL of a path below the base URL.
-    pub(super) fn at(&self, path: &str) -> String {
-        format!("{}/{path}", self.base)
+    /// URL of a path below the base URL, or below the other one.
+    pub(super) fn at(&self, path: &str, is_other: bool) -> String {
+        let base = self.other.as_ref().filter(|_| is_other).unwrap_or(&self.base);
+        format!("{base}/{path}")
+    }
+
+    /// True if there is another URL to try.
+    pub(super) fn has_other(&self) -> bool {
+        self.other.is_some()
     }
 }
 
+/// Position of an API's version in the URLs of its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// The base URL may contain it, as in `http://localhost:11434/v1`. Of a URL with another path, both forms are tried.
+    InBase(&'static str),
+    /// The version always comes after the base URL, unless that ends with it.
+    InPath(&'static str),
+    /// The API has none; one at the end of the base URL, for another API of the same server, is removed.
+    None,
+}
+
+/// True for a part of a path such as `v1`, `v1beta` or `v4`.
+fn is_version(part: &str) -> bool {
+    part.strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// Validates a base URL: `http` or `https`, with a host, without user, query and fragment.
-pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
-    checked(base_url).map_err(|source| {
+pub(super) fn endpoint(base_url: &str, version: Version) -> Result<Endpoint, SetupError> {
+    checked(base_url, version).map_err(|source| {
         let url = without_credentials(base_url);
         SetupError::BaseUrl { url, source }
     })
@@ -42,7 +67,7 @@ fn without_credentials(url: &str) -> String {
     }
 }
 
-fn checked(base_url: &str) -> Result<Endpoint, BaseUrlError> {
+fn checked(base_url: &str, version: Version) -> Result<Endpoint, BaseUrlError> {
     let url = Url::parse(base_url.trim())?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(BaseUrlError::Scheme);
@@ -54,10 +79,31 @@ fn checked(base_url: &str) -> Result<Endpoint, BaseUrlError> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err(BaseUrlError::Query);
     }
-    Ok(Endpoint {
-        base: url.as_str().trim_end_matches('/').to_owned(),
-        host,
-    })
+    let written = url.as_str().trim_end_matches('/').to_owned();
+    let mut parts = url
+        .path_segments()
+        .into_iter()
+        .flatten()
+        .filter(|part| !part.is_empty());
+    let has_path = parts.clone().next().is_some();
+    let has_version = parts.any(is_version);
+    let (base, other) = match version {
+        Version::InBase(_) | Version::InPath(_) if has_version => (written, None),
+        Version::InBase(version) if has_path => {
+            let other = format!("{written}/{version}");
+            (written, Some(other))
+        }
+        Version::InBase(version) | Version::InPath(version) => {
+            (format!("{written}/{version}"), Some(written))
+        }
+        Version::None => {
+            let end = written
+                .rsplit_once('/')
+                .filter(|(_, end)| has_path && (is_version(end) || *end == "api"));
+            (end.map_or(written.clone(), |(start, _)| start.to_owned()), None)
+        }
+    };
+    Ok(Endpoint { base, other, host })
 }
 
 /// Builds a header; `secret` values are hidden from `Debug` and not stored in HTTP/2 tables.
@@ -125,14 +171,80 @@ mod tests {
     use toolcell_core::error_chain;
 
     #[test]
-    fn base_url_may_end_with_a_slash() {
-        for url in ["https://example.com/v1", "https://example.com/v1/"] {
-            assert_eq!(endpoint(url).unwrap().at("chat"), "https://example.com/v1/chat");
+    fn base_url_may_contain_the_version_or_not() {
+        let urls = |url: &str, version| {
+            let endpoint = endpoint(url, version).unwrap();
+            (
+                endpoint.at("x", false),
+                endpoint.has_other().then(|| endpoint.at("x", true)),
+            )
+        };
+        let (base, path) = (Version::InBase("v1"), Version::InPath("v1"));
+        for (url, version, first, other) in [
+            ("https://a.example/v1", base, "https://a.example/v1/x", None),
+            ("https://a.example/v1/", path, "https://a.example/v1/x", None),
+            (
+                "https://a.example",
+                base,
+                "https://a.example/v1/x",
+                Some("https://a.example/x"),
+            ),
+            (
+                "http://localhost:1/",
+                path,
+                "http://localhost:1/v1/x",
+                Some("http://localhost:1/x"),
+            ),
+            (
+                "https://a.example/in",
+                base,
+                "https://a.example/in/x",
+                Some("https://a.example/in/v1/x"),
+            ),
+            (
+                "https://a.example/in",
+                path,
+                "https://a.example/in/v1/x",
+                Some("https://a.example/in/x"),
+            ),
+            (
+                "https://a.example/v1beta/openai",
+                base,
+                "https://a.example/v1beta/openai/x",
+                None,
+            ),
+            (
+                "https://a.example/paas/v4",
+                base,
+                "https://a.example/paas/v4/x",
+                None,
+            ),
+            (
+                "http://localhost:1/v1",
+                Version::None,
+                "http://localhost:1/x",
+                None,
+            ),
+            (
+                "http://localhost:1/api/",
+                Version::None,
+                "http://localhost:1/x",
+                None,
+            ),
+            ("http://localhost:1", Version::None, "http://localhost:1/x", None),
+            (
+                "http://a.example/ollama",
+                Version::None,
+                "http://a.example/ollama/x",
+                None,
+            ),
+        ] {
+            assert_eq!(
+                urls(url, version),
+                (first.to_owned(), other.map(str::to_owned)),
+                "{url}"
+            );
         }
-        assert_eq!(
-            endpoint("http://localhost:1").unwrap().at("x"),
-            "http://localhost:1/x"
-        );
     }
 
     #[test]
@@ -147,7 +259,7 @@ mod tests {
             ("https://example.com?x=1", "queries and fragments"),
             ("http://", "empty host"),
         ] {
-            let error = error_chain(&endpoint(url).unwrap_err());
+            let error = error_chain(&endpoint(url, Version::None).unwrap_err());
             assert!(error.contains(is), "{url}: {error}");
             assert!(!error.contains("geheim"), "{error}");
         }

@@ -17,7 +17,7 @@ use super::client::{client, refuses_tls};
 use super::failure::{bounded, of_response};
 use super::protocol::{Decoder, DecoderState, Protocol};
 use super::retry::FailedAttempt;
-use super::service::{HttpRequest, ServiceRequest};
+use super::service::{Adaptation, HttpRequest, ServiceRequest};
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
 use crate::emit::Emitter;
@@ -40,9 +40,6 @@ const MIN_SECRET: usize = 8;
 /// Maximum time that a stream may stay open after a complete answer. Some servers neither send an end marker nor close
 /// the connection; only the usage may follow.
 const LINGER: Duration = Duration::from_secs(5);
-
-/// Maximum number of times that one request is changed because a server refuses a part of it.
-const MAX_ADAPTATIONS: u32 = 8;
 
 /// HTTP connection of a provider.
 pub(super) struct Http {
@@ -73,7 +70,12 @@ impl Http {
         let deadline = self.options.deadline.map(|d| Instant::now() + d);
         let mut attempt = 1;
         let mut retries = 0;
-        let mut adaptations = 0;
+        request.authorize().await?;
+        if let Some(lookup) = request.lookup() {
+            let answer = self.look_up(lookup).await;
+            request.looked_up(answer.as_ref());
+        }
+        request.fit()?;
         loop {
             request.authorize().await?;
             let redactor = match request.secret() {
@@ -81,20 +83,29 @@ impl Http {
                 token => redactor(self.key.iter().chain(token), &self.options),
             };
             let failure = match self.attempt(&request, &redactor, deadline, out).await {
-                Ok(completion) => return Ok(completion),
+                Ok(completion) => {
+                    request.remember();
+                    return Ok(completion);
+                }
                 Err(failure) => self.without_secrets(failure, request.secret(), &redactor),
             };
             if out.has_emitted() {
                 return Err(failure.error);
             }
-            let pause = if adaptations < MAX_ADAPTATIONS && request.adapt(&failure.error) {
-                adaptations += 1;
-                Duration::ZERO
-            } else {
-                retries += 1;
-                match self.options.retry.pause(retries, &failure, fastrand::f64()) {
-                    Some(pause) => pause,
-                    None => return Err(failure.error),
+            let pause = match request.adapt(&failure) {
+                Adaptation::Changed(notice) => {
+                    if let Some(notice) = notice {
+                        out.emit(Delta::Notice(notice)).await;
+                    }
+                    continue;
+                }
+                Adaptation::NewToken => Duration::ZERO,
+                Adaptation::None => {
+                    retries += 1;
+                    match self.options.retry.pause(retries, &failure, fastrand::f64()) {
+                        Some(pause) => pause,
+                        None => return Err(failure.error),
+                    }
                 }
             };
             if deadline.is_some_and(|deadline| Instant::now() + pause >= deadline) {
@@ -110,6 +121,29 @@ impl Http {
             .await;
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Sends a request whose answer is one JSON value. Any failure is `None`: the answer is not required.
+    async fn look_up(&self, request: HttpRequest) -> Option<Value> {
+        let post = (self.client.post(request.url))
+            .headers(HeaderMap::from_iter(request.headers))
+            .header(CONTENT_TYPE, "application/json")
+            .body(request.body.to_string());
+        let until = Instant::now() + LINGER;
+        let mut response = timeout_at(until, post.send())
+            .await
+            .ok()?
+            .ok()?
+            .error_for_status()
+            .ok()?;
+        let mut body: Vec<u8> = Vec::new();
+        while let Some(chunk) = timeout_at(until, response.chunk()).await.ok()?.ok()? {
+            if body.len() + chunk.len() > MAX_WHOLE_BODY {
+                return None;
+            }
+            body.extend_from_slice(&chunk);
+        }
+        serde_json::from_slice(&body).ok()
     }
 
     async fn attempt<P: Protocol>(
@@ -344,7 +378,7 @@ impl Http {
         let message = error_chain(&error.without_url());
         FailedAttempt {
             transient,
-            error: self.error(kind, message),
+            ..FailedAttempt::fatal(self.error(kind, message))
         }
     }
 

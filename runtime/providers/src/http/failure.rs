@@ -7,6 +7,8 @@ use serde_json::Value;
 use toolcell_core::ProviderError;
 use toolcell_core::provider::ProviderErrorKind;
 
+use crate::framing::{Framing, Reader};
+
 use super::retry::{FailedAttempt, MAX_RETRY_AFTER, is_transient, retry_after};
 
 /// Maximum length of a provider's message, in characters.
@@ -18,6 +20,8 @@ pub(crate) struct ErrorBody {
     pub(crate) message: String,
     /// Values of `code`, `type` and `status`, in lower case.
     pub(crate) codes: Vec<String>,
+    /// Parameter of the request that caused it.
+    pub(crate) parameter: Option<String>,
 }
 
 /// Error for a response whose status is not 2xx.
@@ -42,11 +46,10 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
         retry_after_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
         ..ProviderError::new(provider, kind, message)
     };
-    // A quota that is used up is not restored within seconds.
-    let is_exhausted = parsed.codes.iter().any(|code| code == "insufficient_quota");
     FailedAttempt {
-        transient: !is_exhausted && is_transient(status, headers, kind),
+        transient: is_transient(status, headers, kind),
         error,
+        parameter: parsed.parameter,
     }
 }
 
@@ -66,7 +69,8 @@ pub(crate) fn in_stream(provider: &str, value: &Value) -> FailedAttempt {
         transient: matches!(
             kind,
             ProviderErrorKind::Unavailable | ProviderErrorKind::RateLimited
-        ) && !parsed.codes.iter().any(|code| code == "insufficient_quota"),
+        ),
+        parameter: parsed.parameter,
     }
 }
 
@@ -78,7 +82,15 @@ fn kind_of(status: u16, parsed: &ErrorBody) -> ProviderErrorKind {
             | "context_window_exceeded"
             | "model_context_window_exceeded"
             | "request_too_large" => return ProviderErrorKind::ContextLength,
-            "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "resource_exhausted" => {
+            // A quota that is used up is not restored within seconds.
+            "insufficient_quota"
+            | "insufficient_balance"
+            | "billing_error"
+            | "billing_hard_limit_reached"
+            | "billing_not_active"
+            | "exceeded_current_quota_error"
+            | "quota_exceeded" => return ProviderErrorKind::QuotaExceeded,
+            "rate_limit_exceeded" | "rate_limit_error" | "resource_exhausted" => {
                 return ProviderErrorKind::RateLimited;
             }
             "overloaded_error" | "server_error" | "api_error" | "internal" | "unavailable"
@@ -97,6 +109,7 @@ fn kind_of(status: u16, parsed: &ErrorBody) -> ProviderErrorKind {
         }
     }
     match status {
+        402 => ProviderErrorKind::QuotaExceeded,
         401 | 403 => ProviderErrorKind::Unauthorized,
         429 => ProviderErrorKind::RateLimited,
         408 | 409 | 500.. => kind_of_message(&parsed.message).unwrap_or(ProviderErrorKind::Unavailable),
@@ -107,36 +120,83 @@ fn kind_of(status: u16, parsed: &ErrorBody) -> ProviderErrorKind {
 }
 
 /// Kind of error that only the text of a message identifies. Several servers have no code for a context that is too
-/// long; these are the messages of Anthropic, Gemini, vLLM, llama.cpp, LM Studio, Ollama and Mistral.
+/// long or for a model without tools; these are the messages of Anthropic, Gemini, vLLM, llama.cpp, LM Studio, Ollama,
+/// OpenRouter, Groq and Mistral.
 pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
+    const WORDS: [(ProviderErrorKind, &[&str]); 3] = [
+        (
+            ProviderErrorKind::ContextLength,
+            &[
+                "prompt is too long",
+                "maximum context length",
+                "exceeds the maximum number of tokens",
+                "exceeds the available context size",
+                "context length exceeded",
+                "exceed context limit",
+                "exceeds the context window",
+                "exceeds the context length",
+                "longer than the context",
+                "input length exceeds",
+                "too many tokens",
+                "too large for model",
+            ],
+        ),
+        (
+            ProviderErrorKind::ToolsUnsupported,
+            &[
+                "not support tool",
+                "not support function call",
+                "support tool use",
+                "tool use is not supported",
+                "tool calling` is not supported",
+                "tool calling is not supported",
+                "tools is not supported",
+                "tools are not supported",
+                "function calling is not enabled",
+                "function calling is not supported",
+                "--enable-auto-tool-choice",
+                "tools param requires --jinja",
+            ],
+        ),
+        (
+            ProviderErrorKind::QuotaExceeded,
+            &[
+                "credit balance is too low",
+                "insufficient balance",
+                "insufficient credits",
+            ],
+        ),
+    ];
     let message = message.to_ascii_lowercase();
-    [
-        "prompt is too long",
-        "maximum context length",
-        "exceeds the maximum number of tokens",
-        "exceeds the available context size",
-        "context length exceeded",
-        "exceed context limit",
-        "exceeds the context window",
-        "exceeds the context length",
-        "input length exceeds",
-        "too many tokens",
-        "too large for model",
-    ]
-    .iter()
-    .any(|words| message.contains(words))
-    .then_some(ProviderErrorKind::ContextLength)
+    let found = WORDS
+        .iter()
+        .find(|(_, all)| all.iter().any(|words| message.contains(words)));
+    found.map(|(kind, _)| *kind)
 }
 
-/// Parses the body of an error: JSON in any of the usual forms, a page of HTML, or text.
+/// Parses the body of an error: JSON in any of the usual forms, the same as a server-sent event, a page of HTML, or text.
 fn read(body: &str) -> ErrorBody {
-    match serde_json::from_str::<Value>(body) {
-        Ok(value) => error_body(&value),
-        Err(_) => ErrorBody {
+    let json = serde_json::from_str::<Value>(body).ok();
+    match json.or_else(|| of_event(body)) {
+        Some(value) => error_body(&value),
+        None => ErrorBody {
             message: bounded(&without_tags(body)),
-            codes: Vec::new(),
+            ..ErrorBody::default()
         },
     }
+}
+
+/// The data of the first server-sent event with JSON.
+fn of_event(body: &str) -> Option<Value> {
+    let mut reader = Reader::new(Framing::Sse);
+    reader.push(body.as_bytes());
+    reader.end();
+    while let Ok(Some(event)) = reader.next() {
+        if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(&event.data) {
+            return Some(value);
+        }
+    }
+    None
 }
 
 fn error_body(value: &Value) -> ErrorBody {
@@ -170,9 +230,11 @@ fn error_body(value: &Value) -> ErrorBody {
             _ => None,
         })
         .collect();
+    let parameter = inner.get("param").and_then(text);
     ErrorBody {
         message: bounded(&message),
         codes,
+        parameter,
     }
 }
 
@@ -266,6 +328,22 @@ mod tests {
                 r#"{"object":"error","message":"This model's maximum context length is 4096 tokens","code":400}"#,
                 ContextLength,
             ),
+            (402, r#"{"error":{"message":"pay"}}"#, QuotaExceeded),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#,
+                QuotaExceeded,
+            ),
+            (
+                400,
+                r#"{"error":"registry/gemma does not support tools"}"#,
+                ToolsUnsupported,
+            ),
+            (
+                404,
+                r#"{"error":{"message":"No endpoints found that support tool use"}}"#,
+                ToolsUnsupported,
+            ),
             (
                 400,
                 r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#,
@@ -290,6 +368,8 @@ mod tests {
                 "502 Bad Gateway nginx",
             ),
             ("", "status 400 without an explanation"),
+            ("event: error\ndata: {\"error\":{\"message\":\"a\"}}\n\n", "a"),
+            ("data: {\"error\":\"a\"}", "a"),
         ] {
             assert_eq!(error(400, body).message, message, "{body}");
         }
@@ -309,7 +389,7 @@ mod tests {
     fn exhausted_quota_is_not_retried() {
         let body = r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#;
         let failure = of_response("p", 429, &HeaderMap::new(), body);
-        assert_eq!(failure.error.kind, ProviderErrorKind::RateLimited);
+        assert_eq!(failure.error.kind, ProviderErrorKind::QuotaExceeded);
         assert!(!failure.transient);
         assert!(of_response("p", 429, &HeaderMap::new(), "{}").transient);
     }

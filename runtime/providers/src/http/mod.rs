@@ -2,6 +2,7 @@
 
 mod client;
 mod connection;
+mod dialect;
 mod exchange;
 mod failure;
 mod options;
@@ -11,8 +12,11 @@ mod retry;
 mod service;
 mod stream_limits;
 
-pub(crate) use client::{Header, bearer, header};
+pub(crate) use client::{Header, Version, bearer, header};
 pub use connection::Connection;
+#[cfg(test)]
+pub(crate) use dialect::body;
+pub(crate) use dialect::{Dialect, Feature, OptionalPart};
 pub(crate) use exchange::{error_in_stream, malformed};
 pub use options::HttpOptions;
 pub(crate) use protocol::{Decoder, DecoderState, Protocol};

@@ -4,10 +4,10 @@
 use std::fmt::Debug;
 
 use serde_json::Value;
-use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, Request};
 
-use super::client::{Header, bearer};
+use super::client::{Header, Version, bearer};
+use super::dialect::{Dialect, OptionalPart};
 use super::retry::FailedAttempt;
 use crate::framing::{Event, Framing};
 use crate::response_builder::ResponseBuilder;
@@ -35,9 +35,6 @@ pub(crate) trait Decoder: Send {
 
 /// Protocol of requests to models.
 pub(crate) trait Protocol: Debug + Send + Sync {
-    /// Optional parts of requests that the server supports. A provider learns them from refusals.
-    type Dialect: Debug + Copy + Send + Sync;
-
     type Decoder: Decoder;
 
     const FRAMING: Framing;
@@ -45,14 +42,17 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Address of the protocol's own service.
     const BASE_URL: &'static str;
 
+    /// Parts of requests that not every server accepts. The first one that a refusal names is left out.
+    const OPTIONAL: &'static [OptionalPart];
+
+    /// JSON pointers of the fields that can contain the maximum tokens of an answer.
+    const OUTPUT_LIMITS: &'static [&'static str];
+
     /// Name of the protocol's own service in errors and traces.
     fn service(&self) -> &'static str;
 
     /// True if the protocol's own service is at this host. It requires a key.
     fn is_own_host(host: &str) -> bool;
-
-    /// Initial dialect for a server.
-    fn dialect(&self, host: &str) -> Self::Dialect;
 
     /// Header of a key or token.
     fn authorization(&self, key: &ApiKey) -> Result<Header, SetupError> {
@@ -64,11 +64,38 @@ pub(crate) trait Protocol: Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Path of requests, below the base URL.
+    /// Position of the API's version in URLs.
+    fn version(&self) -> Version;
+
+    /// Path of requests, below the version.
     fn path(&self, model: &str) -> String;
 
-    /// Builds the body of a request. Deterministic: equal requests give equal bytes.
-    fn body(&self, request: &Request, model: &str, dialect: Self::Dialect) -> Value;
+    /// Builds the body of a request. Deterministic: equal requests give equal bytes. Fields of [`Self::OPTIONAL`] that the
+    /// server refused are removed afterwards.
+    fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value;
+
+    /// Path and body of a request for the limits of the model, if this request needs to know them. Sent at most once.
+    fn lookup(&self, _request: &Request, _model: &str, _dialect: Dialect) -> Option<(&'static str, Value)> {
+        None
+    }
+
+    /// Reads the limits of the model; `None` if there was no answer.
+    fn looked_up(&self, dialect: Dialect, _answer: Option<&Value>) -> Dialect {
+        dialect
+    }
+
+    /// Chooses the length of the context for a request.
+    ///
+    /// # Errors
+    /// The reason, if the request cannot fit.
+    fn fit(&self, _request: &Request, _model: &str, dialect: Dialect) -> Result<Dialect, String> {
+        Ok(dialect)
+    }
+
+    /// Dialect with a longer context, after the server refused a request as too long; `None` if there is none.
+    fn longer(&self, _dialect: Dialect) -> Option<Dialect> {
+        None
+    }
 
     /// Creates a decoder for an answer of this provider.
     fn decoder(provider: &str) -> Self::Decoder;
@@ -76,16 +103,5 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Prepares an empty answer for the request.
     fn prepare(&self, answer: ResponseBuilder, _request: &Request) -> ResponseBuilder {
         answer
-    }
-
-    /// Dialect in which a server may accept a request that it refused as invalid, if the error shows it.
-    fn adapt(
-        &self,
-        _dialect: Self::Dialect,
-        _request: &Request,
-        _body: &Value,
-        _error: &ProviderError,
-    ) -> Option<Self::Dialect> {
-        None
     }
 }

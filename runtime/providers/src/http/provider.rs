@@ -46,7 +46,7 @@ impl<P: Protocol> HttpProvider<P> {
             http,
         } = connection;
         let provider = provider.unwrap_or_else(|| protocol.service().to_owned());
-        let endpoint = endpoint(base_url.as_deref().unwrap_or(P::BASE_URL))?;
+        let endpoint = endpoint(base_url.as_deref().unwrap_or(P::BASE_URL), protocol.version())?;
         if P::is_own_host(&endpoint.host) && api_key.is_none() && tokens.is_none() {
             return Err(SetupError::MissingKey {
                 provider,

@@ -37,6 +37,8 @@ pub(crate) struct FailedAttempt {
     pub(crate) error: ProviderError,
     /// True if the same request may succeed later.
     pub(crate) transient: bool,
+    /// Parameter of the request that the server names as the cause.
+    pub(crate) parameter: Option<String>,
 }
 
 impl FailedAttempt {
@@ -44,6 +46,7 @@ impl FailedAttempt {
         Self {
             error,
             transient: false,
+            parameter: None,
         }
     }
 
@@ -51,6 +54,7 @@ impl FailedAttempt {
         Self {
             error,
             transient: true,
+            parameter: None,
         }
     }
 }

@@ -7,7 +7,9 @@ use toolcell_core::ProviderError;
 use toolcell_core::provider::{ProviderErrorKind, ProviderInfo, Request};
 
 use super::client::{Endpoint, Header};
+use super::dialect::{self, Dialect};
 use super::protocol::Protocol;
+use super::retry::FailedAttempt;
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, TokenSource};
 
@@ -20,7 +22,18 @@ pub(super) struct Service<P: Protocol> {
     tokens: Option<TokenSource>,
     protocol: P,
     /// Dialect learnt from the server's refusals.
-    dialect: Mutex<P::Dialect>,
+    dialect: Mutex<Dialect>,
+}
+
+/// Change of a request after a failure.
+#[derive(Debug)]
+pub(super) enum Adaptation {
+    /// Nothing can be changed.
+    None,
+    /// A new access token is requested.
+    NewToken,
+    /// The request differs; with a notice for the user, if no other request had this change before.
+    Changed(Option<String>),
 }
 
 /// HTTP request.
@@ -39,7 +52,7 @@ impl<P: Protocol> Service<P> {
         protocol: P,
     ) -> Self {
         Self {
-            dialect: Mutex::new(protocol.dialect(&endpoint.host)),
+            dialect: Mutex::new(Dialect::new(P::is_own_host(&endpoint.host))),
             info,
             endpoint,
             headers,
@@ -65,7 +78,7 @@ pub(super) struct ServiceRequest<'a, P: Protocol> {
     service: &'a Service<P>,
     request: Request,
     /// Copy of the learnt dialect: changes by concurrent requests do not affect this one.
-    dialect: P::Dialect,
+    dialect: Dialect,
     /// Access token of this request, if a source is set.
     token: Option<ApiKey>,
     /// True if the service refused the token. A second refusal ends the request.
@@ -88,9 +101,9 @@ impl<P: Protocol> ServiceRequest<'_, P> {
             headers.push(header.map_err(|error| self.unauthorized(error.to_string()))?);
         }
         Ok(HttpRequest {
-            url: endpoint.at(&protocol.path(&info.model)),
+            url: endpoint.at(&protocol.path(&info.model), self.dialect.uses_other_url),
             headers,
-            body: protocol.body(&self.request, &info.model, self.dialect),
+            body: dialect::body(protocol, &self.request, &info.model, self.dialect),
         })
     }
 
@@ -119,28 +132,81 @@ impl<P: Protocol> ServiceRequest<'_, P> {
         Ok(())
     }
 
+    /// HTTP request for the limits of the model, if they must be known.
+    pub(super) fn lookup(&self) -> Option<HttpRequest> {
+        let Service {
+            info,
+            endpoint,
+            protocol,
+            ..
+        } = self.service;
+        let (path, body) = protocol.lookup(&self.request, &info.model, self.dialect)?;
+        let mut request = self.outgoing().ok()?;
+        request.url = endpoint.at(path, self.dialect.uses_other_url);
+        request.body = body;
+        Some(request)
+    }
+
+    /// Keeps the limits of the model.
+    pub(super) fn looked_up(&mut self, answer: Option<&Value>) {
+        self.dialect = self.service.protocol.looked_up(self.dialect, answer);
+    }
+
+    /// Chooses the length of the context.
+    ///
+    /// # Errors
+    /// Fails if the request cannot fit; it is not sent.
+    pub(super) fn fit(&mut self) -> Result<(), ProviderError> {
+        let Service { info, protocol, .. } = self.service;
+        let fitting = protocol.fit(&self.request, &info.model, self.dialect);
+        self.dialect = fitting
+            .map_err(|why| ProviderError::new(&info.provider, ProviderErrorKind::ContextLength, why))?;
+        Ok(())
+    }
+
     /// Secret of the request, besides the provider's key, that must be redacted from errors.
     pub(super) fn secret(&self) -> Option<&ApiKey> {
         self.token.as_ref()
     }
 
-    /// Changes the request so that a server that refused it may accept it. `false` if there is nothing to change.
-    pub(super) fn adapt(&mut self, error: &ProviderError) -> bool {
+    /// Changes the request so that a server that refused it may accept it. Each change is made once.
+    pub(super) fn adapt(&mut self, failure: &FailedAttempt) -> Adaptation {
+        let error = &failure.error;
         let is_unauthorized = error.status == Some(401) && self.token.is_some();
         if is_unauthorized && !std::mem::replace(&mut self.is_refused, true) {
-            return true;
+            return Adaptation::NewToken;
         }
-        if error.kind != ProviderErrorKind::InvalidRequest {
-            return false;
+        let Service {
+            info,
+            endpoint,
+            protocol,
+            ..
+        } = self.service;
+        if error.kind == ProviderErrorKind::ContextLength
+            && let Some(longer) = protocol.longer(self.dialect)
+        {
+            self.dialect = longer;
+            return Adaptation::Changed(None);
         }
-        let Service { info, protocol, .. } = self.service;
-        let body = protocol.body(&self.request, &info.model, self.dialect);
-        let Some(adapted) = protocol.adapt(self.dialect, &self.request, &body, error) else {
-            return false;
+        let Some(lesson) = dialect::learn(protocol, &self.request, &info.model, self.dialect, failure) else {
+            if is_wrong_path(error) && endpoint.has_other() && !self.dialect.uses_other_url {
+                // Kept for later requests only if this one succeeds: both URLs may be wrong.
+                self.dialect.uses_other_url = true;
+                return Adaptation::Changed(None);
+            }
+            return Adaptation::None;
         };
-        self.dialect = adapted;
-        *(self.service.dialect.lock()).unwrap_or_else(PoisonError::into_inner) = adapted;
-        true
+        self.dialect = lesson.dialect;
+        let is_new = self.remember();
+        let notice = format!("{}: {} ({})", info.provider, lesson.change, error.message);
+        Adaptation::Changed(is_new.then_some(notice))
+    }
+
+    /// Keeps the dialect for later requests. Returns `true` if it contains something new.
+    pub(super) fn remember(&self) -> bool {
+        let mut shared = (self.service.dialect.lock()).unwrap_or_else(PoisonError::into_inner);
+        let joined = shared.joined(self.dialect);
+        std::mem::replace(&mut *shared, joined) != joined
     }
 
     fn unauthorized(&self, reason: String) -> ProviderError {
@@ -150,4 +216,9 @@ impl<P: Protocol> ServiceRequest<'_, P> {
             reason,
         )
     }
+}
+
+/// True if nothing is at the requested path. A model that does not exist has the same status.
+fn is_wrong_path(error: &ProviderError) -> bool {
+    matches!(error.status, Some(404 | 405)) && !error.message.to_lowercase().contains("model")
 }

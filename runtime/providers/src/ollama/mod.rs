@@ -1,17 +1,18 @@
 //! Ollama's native API (<https://github.com/ollama/ollama/blob/main/docs/api.md>): `POST /api/chat`, JSON lines.
 //!
 //! Unlike the compatible endpoints of the same server, it can set the length of the context, which is small by default
-//! and beyond which a prompt is truncated silently.
+//! and beyond which the server would cut a prompt silently. The length follows the conversation and the model,
+//! and the server is told to refuse what does not fit.
 
+mod context;
 mod request;
 mod stream;
 
-use serde_json::Value;
-use toolcell_core::ProviderError;
+use serde_json::{Value, json};
 use toolcell_core::provider::Request;
 
 use crate::framing::Framing;
-use crate::http::{HttpProvider, Protocol};
+use crate::http::{Dialect, Feature, HttpProvider, OptionalPart, Protocol, Version};
 pub(crate) use stream::OllamaDecoder;
 
 /// Base URL of a local server.
@@ -34,40 +35,41 @@ const WIRE: &str = "ollama";
 pub type Ollama = HttpProvider<Chat>;
 
 /// Chat protocol of Ollama.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Chat {
-    /// Length of the context, in tokens; `None` uses the server's default, which truncates longer prompts. Default: 16
-    /// 384.
+    /// Length of the context, in tokens; `None` follows the conversation, up to what the model supports. Default: `None`.
     pub context: Option<u64>,
     /// Time that the model stays loaded, such as `10m`; `None` uses the server's default.
     pub keep_alive: Option<String>,
 }
 
-impl Default for Chat {
-    fn default() -> Self {
-        Self {
-            context: Some(16_384),
-            keep_alive: None,
-        }
-    }
-}
-
-/// Support of thinking by a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Thinking {
-    /// As requested.
-    Asked,
-    /// The model does not support it.
-    Unsupported,
-}
-
 impl Protocol for Chat {
-    type Dialect = Thinking;
     type Decoder = OllamaDecoder;
 
     const FRAMING: Framing = Framing::Lines;
     const BASE_URL: &'static str = OLLAMA_BASE_URL;
+    const OPTIONAL: &'static [OptionalPart] = &[
+        OptionalPart {
+            feature: Feature::Effort,
+            label: "the reasoning effort",
+            fields: &["/think"],
+            words: &["not support thinking", "think value"],
+        },
+        OptionalPart {
+            feature: Feature::AnswerSchema,
+            label: "a schema of the answer",
+            fields: &["/format"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::Pictures,
+            label: "pictures",
+            fields: &[],
+            words: &[],
+        },
+    ];
+    const OUTPUT_LIMITS: &'static [&'static str] = &[];
 
     fn service(&self) -> &'static str {
         "ollama"
@@ -78,31 +80,48 @@ impl Protocol for Chat {
         false
     }
 
-    fn dialect(&self, _host: &str) -> Thinking {
-        Thinking::Asked
+    fn version(&self) -> Version {
+        Version::None
     }
 
     fn path(&self, _model: &str) -> String {
         "api/chat".into()
     }
 
-    fn body(&self, request: &Request, model: &str, thinking: Thinking) -> Value {
-        request::body(request, model, thinking, self)
+    fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value {
+        let context = self.context.or(dialect.context).unwrap_or(context::SHORTEST);
+        request::body(request, model, context, self.keep_alive.as_deref())
+    }
+
+    fn lookup(&self, request: &Request, model: &str, dialect: Dialect) -> Option<(&'static str, Value)> {
+        let is_needed = self.context.is_none() && dialect.model_context.is_none();
+        let is_long = || context::tokens(&self.body(request, model, dialect)) > context::LOOKUP;
+        (is_needed && is_long()).then(|| ("api/show", json!({"model": model})))
+    }
+
+    fn looked_up(&self, mut dialect: Dialect, answer: Option<&Value>) -> Dialect {
+        dialect.model_context = Some(answer.and_then(context::of_model));
+        dialect
+    }
+
+    fn fit(&self, request: &Request, model: &str, mut dialect: Dialect) -> Result<Dialect, String> {
+        let tokens = context::tokens(&self.body(request, model, dialect));
+        let context = match self.context {
+            Some(context) => context,
+            None => context::fitting(tokens, request.max_output_tokens, dialect),
+        };
+        context::check(tokens, context)?;
+        dialect.context = Some(context);
+        Ok(dialect)
+    }
+
+    fn longer(&self, mut dialect: Dialect) -> Option<Dialect> {
+        let longer = context::longer(dialect).filter(|_| self.context.is_none())?;
+        dialect.context = Some(longer);
+        Some(dialect)
     }
 
     fn decoder(provider: &str) -> OllamaDecoder {
         OllamaDecoder::new(provider)
-    }
-
-    fn adapt(
-        &self,
-        thinking: Thinking,
-        request: &Request,
-        _body: &Value,
-        error: &ProviderError,
-    ) -> Option<Thinking> {
-        let refuses = error.message.contains("does not support thinking");
-        let was_asked = thinking == Thinking::Asked && request.reasoning_effort.is_some();
-        (refuses && was_asked).then_some(Thinking::Unsupported)
     }
 }

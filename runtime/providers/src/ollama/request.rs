@@ -4,15 +4,18 @@ use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
-use super::{Chat, Thinking, WIRE};
-use crate::{fallback_text, opaque, sanitize, schema};
+use super::WIRE;
+use crate::{fallback_text, history, opaque, sanitize, schema};
 
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
-pub(super) fn body(request: &Request, model: &str, thinking: Thinking, settings: &Chat) -> Value {
+pub(super) fn body(request: &Request, model: &str, context: u64, keep_alive: Option<&str>) -> Value {
     let mut body = json!({
         "model": model,
         "messages": messages(request),
         "stream": true,
+        // A conversation that is too long is an error, not cut silently. Servers before 0.12.6 ignore both.
+        "truncate": false,
+        "shift": false,
     });
     // The API has no tool choice: if calls are not allowed, no tools are sent.
     let tools: Vec<Value> = match &request.tool_choice {
@@ -29,21 +32,24 @@ pub(super) fn body(request: &Request, model: &str, thinking: Thinking, settings:
         body["tools"] = tools.into();
     }
     let mut options = Map::new();
-    if let Some(context) = settings.context {
-        options.insert("num_ctx".into(), context.into());
-    }
+    options.insert("num_ctx".into(), context.into());
     if let Some(limit) = request.max_output_tokens {
         options.insert("num_predict".into(), limit.into());
     }
     if let Some(temperature) = request.temperature {
         options.insert("temperature".into(), temperature.into());
     }
-    if !options.is_empty() {
-        body["options"] = options.into();
+    if let Some(top_p) = request.top_p {
+        options.insert("top_p".into(), top_p.into());
     }
-    if let Some(effort) = request.reasoning_effort.as_deref()
-        && thinking == Thinking::Asked
-    {
+    if !request.stop.is_empty() {
+        options.insert("stop".into(), json!(request.stop));
+    }
+    if let Some(seed) = request.seed {
+        options.insert("seed".into(), seed.into());
+    }
+    body["options"] = options.into();
+    if let Some(effort) = request.reasoning_effort.as_deref() {
         body["think"] = match effort {
             "none" | "off" | "false" => false.into(),
             "true" | "on" => true.into(),
@@ -53,7 +59,7 @@ pub(super) fn body(request: &Request, model: &str, thinking: Thinking, settings:
     if let Some(wanted) = &request.response_schema {
         body["format"] = wanted.as_value().clone();
     }
-    if let Some(keep_alive) = &settings.keep_alive {
+    if let Some(keep_alive) = keep_alive {
         body["keep_alive"] = json!(keep_alive);
     }
     body
@@ -75,8 +81,8 @@ fn messages(request: &Request) -> Vec<Value> {
     if !request.instructions.is_empty() {
         messages.push(json!({"role": "system", "content": request.instructions}));
     }
-    for message in &request.messages {
-        messages.push(match &**message {
+    for message in history::normalise(&request.messages) {
+        messages.push(match &*message {
             Message::User { content } => text_message("user", content),
             Message::Assistant { parts } => assistant(parts),
             Message::Tool {
@@ -101,6 +107,7 @@ fn text_message(role: &str, content: &[Content]) -> Value {
     let mut pictures = Vec::new();
     for part in content {
         match part {
+            Content::Text { .. } if history::is_blank_part(part) => {}
             Content::Text { text } => lines.push(text.clone()),
             Content::Link(link) => lines.push(fallback_text::link(link)),
             Content::Blob(blob) if fallback_text::is_picture(&blob.media_type) => {

@@ -9,13 +9,11 @@ mod schemas;
 mod stream;
 
 use serde_json::Value;
-use toolcell_core::ProviderError;
 use toolcell_core::provider::Request;
 
 use crate::framing::Framing;
-use crate::http::{HttpProvider, Protocol};
+use crate::http::{Dialect, Feature, HttpProvider, OptionalPart, Protocol, Version};
 use crate::response_builder::ResponseBuilder;
-use request::Dialect;
 pub use schemas::ToolSchemas;
 pub(crate) use schemas::answer_schema;
 pub(crate) use stream::ChatDecoder;
@@ -49,11 +47,85 @@ pub struct ChatCompletions {
 }
 
 impl Protocol for ChatCompletions {
-    type Dialect = Dialect;
     type Decoder = ChatDecoder;
 
     const FRAMING: Framing = Framing::Sse;
     const BASE_URL: &'static str = OPENAI_BASE_URL;
+    const OPTIONAL: &'static [OptionalPart] = &[
+        OptionalPart {
+            feature: Feature::StreamOptions,
+            label: "`stream_options`",
+            fields: &["/stream_options"],
+            words: &["stream_options", "include_usage"],
+        },
+        OptionalPart {
+            feature: Feature::ParallelCalls,
+            label: "`parallel_tool_calls`",
+            fields: &["/parallel_tool_calls"],
+            words: &["parallel_tool_calls"],
+        },
+        OptionalPart {
+            feature: Feature::CompletionTokens,
+            label: "`max_completion_tokens`",
+            fields: &["/max_completion_tokens"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::MaxTokens,
+            label: "`max_tokens`",
+            fields: &["/max_tokens"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::CacheKey,
+            label: "`prompt_cache_key`",
+            fields: &["/prompt_cache_key"],
+            words: &["prompt_cache_key"],
+        },
+        OptionalPart {
+            feature: Feature::Effort,
+            label: "the reasoning effort",
+            fields: &["/reasoning_effort"],
+            words: &["reasoning_effort", "reasoning effort"],
+        },
+        OptionalPart {
+            feature: Feature::Temperature,
+            label: "the temperature",
+            fields: &["/temperature"],
+            words: &["temperature"],
+        },
+        OptionalPart {
+            feature: Feature::TopP,
+            label: "`top_p`",
+            fields: &["/top_p"],
+            words: &["top_p"],
+        },
+        OptionalPart {
+            feature: Feature::Stop,
+            label: "`stop`",
+            fields: &["/stop"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::Seed,
+            label: "`seed`",
+            fields: &["/seed"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::AnswerSchema,
+            label: "a schema of the answer",
+            fields: &["/response_format"],
+            words: &["response_format", "json_schema"],
+        },
+        OptionalPart {
+            feature: Feature::Pictures,
+            label: "pictures",
+            fields: &[],
+            words: &[],
+        },
+    ];
+    const OUTPUT_LIMITS: &'static [&'static str] = &["/max_completion_tokens", "/max_tokens"];
 
     fn service(&self) -> &'static str {
         "openai"
@@ -63,8 +135,8 @@ impl Protocol for ChatCompletions {
         host == OPENAI_HOST
     }
 
-    fn dialect(&self, host: &str) -> Dialect {
-        Dialect::of_server(host == OPENAI_HOST)
+    fn version(&self) -> Version {
+        Version::InBase("v1")
     }
 
     fn path(&self, _model: &str) -> String {
@@ -81,15 +153,5 @@ impl Protocol for ChatCompletions {
 
     fn prepare(&self, answer: ResponseBuilder, request: &Request) -> ResponseBuilder {
         self.tool_schemas.answer(answer, request)
-    }
-
-    fn adapt(
-        &self,
-        dialect: Dialect,
-        _request: &Request,
-        body: &Value,
-        error: &ProviderError,
-    ) -> Option<Dialect> {
-        dialect.without_what(&error.message, body)
     }
 }

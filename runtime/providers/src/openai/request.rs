@@ -5,60 +5,11 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use super::{ToolSchemas, WIRE, answer_schema};
-use crate::{fallback_text, opaque, sanitize};
+use crate::http::{Dialect, Feature};
+use crate::{fallback_text, history, opaque, sanitize};
 
 /// Maximum length of a call identifier, in bytes. Some servers produce longer ones than others accept.
 const MAX_ID_BYTES: usize = 40;
-
-/// Optional fields that a server supports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dialect(u8);
-
-impl Dialect {
-    /// `stream_options`, which requests the usage.
-    const STREAM_OPTIONS: Self = Self(1);
-    /// The field `parallel_tool_calls`.
-    const PARALLEL_CALLS: Self = Self(2);
-    /// `max_completion_tokens` instead of the older `max_tokens`.
-    const COMPLETION_TOKENS: Self = Self(4);
-    /// The field `prompt_cache_key`.
-    const CACHE_KEY: Self = Self(8);
-    /// The field `reasoning_effort`.
-    const EFFORT: Self = Self(16);
-    /// `temperature`, which reasoning models refuse.
-    const TEMPERATURE: Self = Self(32);
-
-    pub(super) fn of_server(is_openai: bool) -> Self {
-        let common = Self::STREAM_OPTIONS.0 | Self::PARALLEL_CALLS.0 | Self::EFFORT.0 | Self::TEMPERATURE.0;
-        let own = Self::COMPLETION_TOKENS.0 | Self::CACHE_KEY.0;
-        Self(if is_openai { common | own } else { common })
-    }
-
-    fn has(self, what: Self) -> bool {
-        self.0 & what.0 != 0
-    }
-
-    /// The dialect without the field named in an error; `None` if the error names no field of `body`.
-    pub(super) fn without_what(self, refusal: &str, body: &Value) -> Option<Self> {
-        for (name, what) in [
-            ("stream_options", Self::STREAM_OPTIONS),
-            ("parallel_tool_calls", Self::PARALLEL_CALLS),
-            ("max_completion_tokens", Self::COMPLETION_TOKENS),
-            ("prompt_cache_key", Self::CACHE_KEY),
-            ("reasoning_effort", Self::EFFORT),
-            ("temperature", Self::TEMPERATURE),
-        ] {
-            if self.has(what) && refusal.contains(name) && body.get(name).is_some() {
-                return Some(Self(self.0 & !what.0));
-            }
-        }
-        // "Use `max_completion_tokens` instead": the only field that a server may require.
-        (!self.has(Self::COMPLETION_TOKENS)
-            && refusal.contains("max_tokens")
-            && refusal.contains("max_completion_tokens"))
-        .then_some(Self(self.0 | Self::COMPLETION_TOKENS.0))
-    }
-}
 
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: ToolSchemas) -> Value {
@@ -67,9 +18,7 @@ pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: To
         "messages": messages(request),
         "stream": true,
     });
-    if dialect.has(Dialect::STREAM_OPTIONS) {
-        body["stream_options"] = json!({"include_usage": true});
-    }
+    body["stream_options"] = json!({"include_usage": true});
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(|t| tool(t, schemas)).collect();
         match &request.tool_choice {
@@ -80,28 +29,26 @@ pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: To
                 body["tool_choice"] = json!({"type": "function", "function": {"name": name}});
             }
         }
-        if let Some(parallel) = request.parallel_calls
-            && dialect.has(Dialect::PARALLEL_CALLS)
-        {
+        if let Some(parallel) = request.parallel_calls {
             body["parallel_tool_calls"] = parallel.into();
         }
     }
-    if let Some(limit) = request.max_output_tokens {
-        let field = if dialect.has(Dialect::COMPLETION_TOKENS) {
-            "max_completion_tokens"
-        } else {
-            "max_tokens"
-        };
-        body[field] = limit.into();
+    if let Some(limit) = dialect.output_limit(request.max_output_tokens) {
+        body[limit_name(dialect)] = limit.into();
     }
-    if let Some(temperature) = request.temperature
-        && dialect.has(Dialect::TEMPERATURE)
-    {
+    if let Some(temperature) = request.temperature {
         body["temperature"] = temperature.into();
     }
-    if let Some(effort) = &request.reasoning_effort
-        && dialect.has(Dialect::EFFORT)
-    {
+    if let Some(top_p) = request.top_p {
+        body["top_p"] = top_p.into();
+    }
+    if !request.stop.is_empty() {
+        body["stop"] = json!(request.stop);
+    }
+    if let Some(seed) = request.seed {
+        body["seed"] = seed.into();
+    }
+    if let Some(effort) = &request.reasoning_effort {
         body["reasoning_effort"] = json!(effort);
     }
     if let Some(wanted) = &request.response_schema {
@@ -112,12 +59,23 @@ pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: To
         }
         body["response_format"] = json!({"type": "json_schema", "json_schema": format});
     }
+    // Compatible servers have no use for it.
     if let Some(session) = &request.session
-        && dialect.has(Dialect::CACHE_KEY)
+        && dialect.is_own_service
     {
         body["prompt_cache_key"] = json!(session);
     }
     body
+}
+
+/// Name of the limit of an answer: the older one at compatible servers, unless the server refused it.
+fn limit_name(dialect: Dialect) -> &'static str {
+    let takes_newer = dialect.takes(Feature::CompletionTokens);
+    match (takes_newer, dialect.takes(Feature::MaxTokens)) {
+        (true, true) if !dialect.is_own_service => "max_tokens",
+        (true, _) => "max_completion_tokens",
+        (false, _) => "max_tokens",
+    }
 }
 
 fn tool(tool: &ToolSpec, schemas: ToolSchemas) -> Value {
@@ -141,13 +99,16 @@ fn messages(request: &Request) -> Vec<Value> {
     }
     // Pictures of results follow after all results of the step: no message may come between those.
     let mut pictures = Vec::new();
-    for message in &request.messages {
-        if !matches!(**message, Message::Tool { .. }) {
-            push_pictures(&mut messages, &mut pictures);
-        }
-        match &**message {
-            Message::User { content } => messages.push(json!({"role": "user", "content": user(content)})),
-            Message::Assistant { parts } => messages.push(assistant(parts)),
+    for message in history::normalise(&request.messages) {
+        match &*message {
+            Message::User { content } => {
+                let content = user(content, std::mem::take(&mut pictures));
+                messages.push(json!({"role": "user", "content": content}));
+            }
+            Message::Assistant { parts } => {
+                push_pictures(&mut messages, &mut pictures);
+                messages.push(assistant(parts));
+            }
             Message::Tool {
                 call_id,
                 name,
@@ -164,12 +125,20 @@ fn messages(request: &Request) -> Vec<Value> {
     messages
 }
 
-/// Content of a user message: a string if it is a single text, because minimal servers accept nothing else.
-fn user(content: &[Content]) -> Value {
-    if let [Content::Text { text }] = content {
-        return json!(text);
+/// Content of a user message: a string if it is only text, because minimal servers accept nothing else. `before` are the
+/// pictures of the results before it.
+fn user(content: &[Content], before: Vec<Value>) -> Value {
+    let texts = content.iter().map(|part| match part {
+        Content::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    if before.is_empty()
+        && let Some(texts) = texts.collect::<Option<Vec<&str>>>()
+    {
+        return json!(texts.join("\n\n"));
     }
-    content.iter().map(user_part).collect()
+    let parts = content.iter().filter(|part| !history::is_blank_part(part));
+    before.into_iter().chain(parts.map(user_part)).collect()
 }
 
 fn user_part(content: &Content) -> Value {
@@ -229,7 +198,7 @@ fn assistant(parts: &[Part]) -> Value {
             }
         }
     }
-    if !text.is_empty() || calls.is_empty() {
+    if !text.trim().is_empty() || calls.is_empty() {
         message["content"] = text.into();
     }
     if !calls.is_empty() {

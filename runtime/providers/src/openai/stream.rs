@@ -190,7 +190,10 @@ impl Decoder for ChatDecoder {
                 data,
             )
         })?;
-        if chunk.get("error").is_some_and(|e| !e.is_null()) || event.name == "error" {
+        let is_error = chunk.get("error").is_some_and(|e| !e.is_null())
+            || event.name == "error"
+            || chunk.get("object").and_then(Value::as_str) == Some("error");
+        if is_error {
             return Err(error_in_stream(&self.provider, &chunk));
         }
         match chunk.get("choices").and_then(Value::as_array) {

@@ -11,7 +11,7 @@ use toolcell_core::provider::Request;
 
 use crate::SetupError;
 use crate::framing::Framing;
-use crate::http::{Header, HttpProvider, Protocol, header};
+use crate::http::{Dialect, Feature, Header, HttpProvider, OptionalPart, Protocol, Version, header};
 use crate::openai::{OPENAI_BASE_URL, OPENAI_HOST, ToolSchemas};
 use crate::response_builder::ResponseBuilder;
 pub(crate) use stream::ResponsesDecoder;
@@ -43,21 +43,84 @@ pub struct Responses {
 }
 
 impl Protocol for Responses {
-    type Dialect = ();
     type Decoder = ResponsesDecoder;
 
     const FRAMING: Framing = Framing::Sse;
     const BASE_URL: &'static str = OPENAI_BASE_URL;
+    const OPTIONAL: &'static [OptionalPart] = &[
+        OptionalPart {
+            feature: Feature::PastReasoning,
+            label: "encrypted reasoning",
+            fields: &["/include"],
+            words: &["encrypted_content", "encrypted content", "of type 'reasoning'"],
+        },
+        OptionalPart {
+            feature: Feature::CacheKey,
+            label: "`prompt_cache_key`",
+            fields: &["/prompt_cache_key"],
+            words: &["prompt_cache_key"],
+        },
+        OptionalPart {
+            feature: Feature::ParallelCalls,
+            label: "`parallel_tool_calls`",
+            fields: &["/parallel_tool_calls"],
+            words: &["parallel_tool_calls"],
+        },
+        OptionalPart {
+            feature: Feature::Effort,
+            label: "the reasoning effort",
+            fields: &["/reasoning"],
+            words: &[
+                "reasoning.effort",
+                "reasoning_effort",
+                "reasoning.summary",
+                "reasoning effort",
+            ],
+        },
+        OptionalPart {
+            feature: Feature::Temperature,
+            label: "the temperature",
+            fields: &["/temperature"],
+            words: &["temperature"],
+        },
+        OptionalPart {
+            feature: Feature::TopP,
+            label: "`top_p`",
+            fields: &["/top_p"],
+            words: &["top_p"],
+        },
+        OptionalPart {
+            feature: Feature::MaxTokens,
+            label: "`max_output_tokens`",
+            fields: &["/max_output_tokens"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::AnswerSchema,
+            label: "a schema of the answer",
+            fields: &["/text"],
+            words: &["text.format", "json_schema"],
+        },
+        OptionalPart {
+            feature: Feature::Pictures,
+            label: "pictures",
+            fields: &[],
+            words: &[],
+        },
+    ];
+    const OUTPUT_LIMITS: &'static [&'static str] = &["/max_output_tokens"];
 
     fn service(&self) -> &'static str {
-        "openai"
+        "responses"
     }
 
     fn is_own_host(host: &str) -> bool {
         host == OPENAI_HOST
     }
 
-    fn dialect(&self, _host: &str) {}
+    fn version(&self) -> Version {
+        Version::InBase("v1")
+    }
 
     fn headers(&self) -> Result<Vec<Header>, SetupError> {
         [
@@ -73,8 +136,8 @@ impl Protocol for Responses {
         "responses".into()
     }
 
-    fn body(&self, request: &Request, model: &str, (): ()) -> Value {
-        request::body(request, model, self.tool_schemas)
+    fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value {
+        request::body(request, model, dialect, self.tool_schemas)
     }
 
     fn decoder(provider: &str) -> ResponsesDecoder {

@@ -5,17 +5,19 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use super::WIRE;
+use crate::http::{Dialect, Feature};
 use crate::openai::ToolSchemas;
-use crate::{fallback_text, opaque, sanitize};
+use crate::{fallback_text, history, opaque, sanitize};
 
 /// Maximum length of a call identifier, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
-pub(super) fn body(request: &Request, model: &str, schemas: ToolSchemas) -> Value {
+pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: ToolSchemas) -> Value {
+    let with_reasoning = dialect.takes(Feature::PastReasoning);
     let mut body = json!({
         "model": model,
-        "input": input(request),
+        "input": input(request, with_reasoning),
         "stream": true,
         "store": false,
         "include": ["reasoning.encrypted_content"],
@@ -35,11 +37,14 @@ pub(super) fn body(request: &Request, model: &str, schemas: ToolSchemas) -> Valu
             body["parallel_tool_calls"] = parallel.into();
         }
     }
-    if let Some(limit) = request.max_output_tokens {
+    if let Some(limit) = dialect.output_limit(request.max_output_tokens) {
         body["max_output_tokens"] = limit.into();
     }
     if let Some(temperature) = request.temperature {
         body["temperature"] = temperature.into();
+    }
+    if let Some(top_p) = request.top_p {
+        body["top_p"] = top_p.into();
     }
     if let Some(effort) = &request.reasoning_effort {
         body["reasoning"] = json!({"effort": effort, "summary": "auto"});
@@ -67,18 +72,21 @@ fn tool(tool: &ToolSpec, schemas: ToolSchemas) -> Value {
     })
 }
 
-fn input(request: &Request) -> Vec<Value> {
+fn input(request: &Request, with_reasoning: bool) -> Vec<Value> {
     let mut items = Vec::new();
-    for message in &request.messages {
-        match &**message {
+    for message in history::normalise(&request.messages) {
+        match &*message {
             Message::User { content } => {
                 let content = match &content[..] {
                     [Content::Text { text }] => json!(text),
-                    several => several.iter().map(part).collect(),
+                    several => (several.iter())
+                        .filter(|content| !history::is_blank_part(content))
+                        .map(part)
+                        .collect(),
                 };
                 items.push(json!({"role": "user", "content": content}));
             }
-            Message::Assistant { parts } => assistant(parts, &mut items),
+            Message::Assistant { parts } => assistant(parts, with_reasoning, &mut items),
             Message::Tool { call_id, content, .. } => items.push(json!({
                 "type": "function_call_output",
                 "call_id": sanitize::id(call_id, MAX_ID_BYTES),
@@ -104,10 +112,10 @@ fn part(content: &Content) -> Value {
     }
 }
 
-fn assistant(parts: &[Part], items: &mut Vec<Value>) {
+fn assistant(parts: &[Part], with_reasoning: bool, items: &mut Vec<Value>) {
     for (at, part) in parts.iter().enumerate() {
         match part {
-            Part::Text { text, .. } if text.is_empty() => {}
+            Part::Text { text, .. } if text.trim().is_empty() => {}
             Part::Text { text, opaque } => {
                 let mut item = json!({"role": "assistant", "content": text});
                 if let Some(phase) = opaque::for_wire(WIRE, opaque).and_then(|kept| kept.get("phase")) {
@@ -124,12 +132,13 @@ fn assistant(parts: &[Part], items: &mut Vec<Value>) {
             Part::Reasoning { opaque, .. } => {
                 // The API refuses reasoning whose next item is missing, such as a truncated call.
                 let followed = parts[at + 1..].iter().any(|p| match p {
-                    Part::Text { text, .. } => !text.is_empty(),
+                    Part::Text { text, .. } => !text.trim().is_empty(),
                     Part::Call(_) => true,
                     Part::Reasoning { .. } => false,
                 });
                 if let Some(item) = opaque::for_wire(WIRE, opaque)
                     && followed
+                    && with_reasoning
                 {
                     items.push(item.clone());
                 }
@@ -142,6 +151,7 @@ fn assistant(parts: &[Part], items: &mut Vec<Value>) {
 fn output(content: &[Content]) -> Value {
     let texts: Option<Vec<String>> = content
         .iter()
+        .filter(|part| !history::is_blank_part(part))
         .map(|part| match part {
             Content::Text { text } => Some(text.clone()),
             Content::Link(link) => Some(fallback_text::link(link)),
@@ -150,6 +160,9 @@ fn output(content: &[Content]) -> Value {
         .collect();
     match texts {
         Some(texts) => json!(texts.join("\n")),
-        None => content.iter().map(part).collect(),
+        None => (content.iter())
+            .filter(|content| !history::is_blank_part(content))
+            .map(part)
+            .collect(),
     }
 }

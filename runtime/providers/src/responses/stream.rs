@@ -21,11 +21,13 @@ pub(crate) struct ResponsesDecoder {
     usage: Option<Usage>,
 }
 
-/// Output item in progress.
+/// Output item in progress. Some servers repeat an item, at the same or another index.
 struct Item {
+    id: Option<String>,
     call: Option<usize>,
     /// True if text of the item was received.
     seen: bool,
+    is_done: bool,
 }
 
 impl ResponsesDecoder {
@@ -40,21 +42,56 @@ impl ResponsesDecoder {
     }
 
     fn added(&mut self, index: u64, item: &Value, answer: &mut ResponseBuilder) {
+        let field = |name: &str| {
+            item.get(name)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        if self.known(index, field("id")).is_some() {
+            return;
+        }
         answer.close();
-        let field = |name: &str| item.get(name).and_then(Value::as_str);
         let call = (field("type") == Some("function_call"))
             .then(|| answer.call(field("call_id"), field("name").unwrap_or_default()));
-        self.items.insert(index, Item { call, seen: false });
+        let id = field("id").map(str::to_owned);
+        self.items.insert(
+            index,
+            Item {
+                id,
+                call,
+                seen: false,
+                is_done: false,
+            },
+        );
+    }
+
+    /// Index of the item with this identifier, or without one, of the item at this index.
+    fn known(&self, index: u64, id: Option<&str>) -> Option<u64> {
+        let same_id = |item: &Item| id.is_some() && item.id.as_deref() == id;
+        let by_id = self
+            .items
+            .iter()
+            .find(|(_, item)| same_id(item))
+            .map(|(at, _)| *at);
+        by_id.or_else(|| {
+            let item = self.items.get(&index)?;
+            (id.is_none() || item.id.is_none()).then_some(index)
+        })
     }
 
     /// Handles a complete item. The item of the start event may lack any field.
     fn done(&mut self, index: u64, item: &Value, answer: &mut ResponseBuilder) {
-        if !self.items.contains_key(&index) {
+        let id = item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
+        if self.known(index, id).is_none() {
             self.added(index, item, answer);
         }
-        let Some(begun) = self.items.get(&index) else {
+        let index = self.known(index, id).unwrap_or(index);
+        let Some(begun) = self.items.get_mut(&index) else {
             return;
         };
+        if std::mem::replace(&mut begun.is_done, true) {
+            return;
+        }
         match item.get("type").and_then(Value::as_str) {
             Some("function_call") => {
                 let arguments = item.get("arguments").and_then(Value::as_str).unwrap_or_default();

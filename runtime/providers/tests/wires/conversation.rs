@@ -184,6 +184,17 @@ pub(crate) fn retries(deltas: &[Delta]) -> usize {
     deltas.iter().filter(|d| matches!(d, Delta::Retry { .. })).count()
 }
 
+/// Notices about changes of requests.
+pub(crate) fn notices(deltas: &[Delta]) -> Vec<&str> {
+    deltas
+        .iter()
+        .filter_map(|delta| match delta {
+            Delta::Notice(text) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
 /// Concatenated text deltas.
 pub(crate) fn shown(deltas: &[Delta]) -> String {
     deltas

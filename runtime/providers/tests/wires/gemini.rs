@@ -315,7 +315,7 @@ async fn server_without_json_schema_gets_openapi_schemas() {
     request.tools = vec![weather(), tool("ping", "Ping.", json!({"type": "object"}))].into();
     let (deltas, end) = play(&provider, request.clone()).await;
     assert!(end.is_ok());
-    assert_eq!(retries(&deltas), 1);
+    assert_eq!(notices(&deltas).len(), 1);
     play(&provider, request).await.1.unwrap();
     for received in &server.received()[1..] {
         let declarations = &received.body["tools"][0]["functionDeclarations"];
@@ -342,7 +342,7 @@ async fn stop_reasons_are_mapped() {
         ),
         (
             r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}]}"#,
-            StopReason::Other("MALFORMED_FUNCTION_CALL".into()),
+            StopReason::MalformedCall,
         ),
     ] {
         let server = Server::start([Reply::events(&[body])]).await;

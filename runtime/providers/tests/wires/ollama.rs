@@ -160,6 +160,7 @@ async fn conversation_is_sent_with_pictures_and_context_length() {
         "num_predict": 100,
         "temperature": 0.5
       },
+      "shift": false,
       "stream": true,
       "think": "high",
       "tools": [
@@ -189,7 +190,8 @@ async fn conversation_is_sent_with_pictures_and_context_length() {
           },
           "type": "function"
         }
-      ]
+      ],
+      "truncate": false
     }
     "#);
 }
@@ -213,7 +215,7 @@ async fn request_is_repeated_without_thinking_if_unsupported() {
     request.reasoning_effort = Some("true".into());
     let (deltas, end) = play(&provider, request.clone()).await;
     assert!(end.is_ok());
-    assert_eq!(retries(&deltas), 1);
+    assert_eq!(notices(&deltas).len(), 1);
     play(&provider, request).await.1.unwrap();
     let sent: Vec<_> = server
         .received()
@@ -256,4 +258,89 @@ async fn token_limit_is_reported() {
         play(&model(&server), hello()).await.1.unwrap().stop,
         StopReason::MaxTokens
     );
+}
+
+/// A prompt of this many tokens, as they are estimated.
+fn long(tokens: usize) -> toolcell_core::provider::Request {
+    request(vec![Message::user("x".repeat(tokens * 4))])
+}
+
+#[tokio::test]
+async fn context_follows_conversation_and_model() {
+    let shown = Reply::json(
+        200,
+        r#"{"model_info":{"general.x":1,"qwen3.context_length":40960}}"#,
+    );
+    let server = Server::start([lines(HELLO), shown, lines(HELLO), lines(HELLO)]).await;
+    let provider = Ollama::new(connection("m", server.url(""))).unwrap();
+    for tokens in [100, 20_000, 100] {
+        play(&provider, long(tokens)).await.1.unwrap();
+    }
+    let error = play(&provider, long(41_000)).await.1.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::ContextLength);
+    assert!(error.message.contains("num_ctx"), "{}", error.message);
+    let sent = server.received();
+    let lines: Vec<&str> = sent.iter().map(|r| r.line.split(' ').nth(1).unwrap()).collect();
+    assert_eq!(lines, ["/api/chat", "/api/show", "/api/chat", "/api/chat"]);
+    let lengths: Vec<_> = sent
+        .iter()
+        .map(|r| r.body.pointer("/options/num_ctx").cloned())
+        .collect();
+    assert_eq!(
+        lengths,
+        [
+            Some(json!(16_384)),
+            None,
+            Some(json!(32_768)),
+            Some(json!(32_768))
+        ]
+    );
+    assert_eq!(sent[0].body["truncate"], false);
+    assert_eq!(sent[0].body["shift"], false);
+}
+
+#[tokio::test]
+async fn context_grows_after_a_refusal_up_to_its_limit() {
+    let refusal = Reply::json(400, r#"{"error":"the input length exceeds the context length"}"#);
+    let server = Server::start([refusal.clone(), lines(HELLO), lines(HELLO)]).await;
+    let provider = Ollama::new(connection("m", server.url(""))).unwrap();
+    for _ in 0..2 {
+        let (deltas, end) = play(&provider, hello()).await;
+        assert!(end.is_ok() && notices(&deltas).is_empty() && retries(&deltas) == 0);
+    }
+    let lengths: Vec<_> = server
+        .received()
+        .iter()
+        .map(|r| r.body["options"]["num_ctx"].as_u64())
+        .collect();
+    assert_eq!(lengths, [Some(16_384), Some(32_768), Some(32_768)]);
+
+    let server = Server::start(vec![refusal.clone(); 9]).await;
+    let provider = Ollama::new(connection("m", server.url(""))).unwrap();
+    let error = play(&provider, hello()).await.1.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::ContextLength);
+    let longest = server.received().last().unwrap().body["options"]["num_ctx"].as_u64();
+    assert_eq!((server.received().len(), longest), (4, Some(131_072)));
+
+    // A configured length is not changed.
+    let server = Server::start([refusal.clone(), refusal]).await;
+    let mut chat = Chat::default();
+    chat.context = Some(8_192);
+    let provider = Ollama::with(connection("m", server.url("")), chat).unwrap();
+    assert!(play(&provider, hello()).await.1.is_err());
+    assert!(play(&provider, long(8_193)).await.1.is_err());
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn unknown_limit_of_the_model_is_no_error() {
+    for reply in [Reply::json(404, r#"{"error":"no"}"#), Reply::json(200, "no JSON")] {
+        let server = Server::start([reply, lines(HELLO), lines(HELLO)]).await;
+        let provider = Ollama::new(connection("m", server.url(""))).unwrap();
+        for _ in 0..2 {
+            assert!(play(&provider, long(20_000)).await.1.is_ok());
+        }
+        // It is asked for once.
+        assert_eq!(server.received().len(), 3);
+    }
 }

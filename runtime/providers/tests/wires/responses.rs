@@ -124,7 +124,7 @@ async fn encrypted_reasoning_is_sent_back_in_order() {
             },
             {"type": "function_call", "call_id": "call_aaaaaa", "name": "weather", "arguments": r#"{"city":"Rome"}"#},
             {"type": "function_call", "call_id": "call_bbbbbb", "name": "weather", "arguments": r#"{"city":"Oslo"}"#},
-            {"type": "function_call_output", "call_id": "call_aaaaaa", "output": ""},
+            {"type": "function_call_output", "call_id": "call_aaaaaa", "output": "[no content]"},
             {
                 "type": "function_call_output", "call_id": "call_bbbbbb",
                 "output": [{"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,cG5n"}],
@@ -183,7 +183,10 @@ async fn reasoning_without_its_next_item_is_not_sent_back() {
     play(&model(&server), request).await.1.unwrap();
     assert_eq!(
         server.body()["input"],
-        json!([{"role": "user", "content": "Hello"}, {"role": "user", "content": "Go on"}])
+        json!([{"role": "user", "content": [
+            {"type": "input_text", "text": "Hello"},
+            {"type": "input_text", "text": "Go on"},
+        ]}])
     );
 }
 
@@ -425,7 +428,7 @@ async fn stop_reasons_are_mapped() {
 async fn failed_response_is_an_error_by_its_code() {
     for (code, kind) in [
         ("context_length_exceeded", ProviderErrorKind::ContextLength),
-        ("insufficient_quota", ProviderErrorKind::RateLimited),
+        ("insufficient_quota", ProviderErrorKind::QuotaExceeded),
         ("invalid_prompt", ProviderErrorKind::InvalidRequest),
     ] {
         let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": {"code": code, "message": "m"}}});

@@ -112,3 +112,42 @@ async fn failed_summary_is_charged() {
     script.assert_played();
     assert_eq!((session.state().spent().tokens(), report.usage.output), (45, 15));
 }
+
+#[tokio::test]
+async fn budget_ends_a_session_without_token_counts() {
+    for cost in [false, true] {
+        let answer = "twenty-four bytes, so 6t";
+        let script = Script::new([Say::Unmeasured(answer), Say::Unmeasured(answer)]);
+        let recorded = RecordedEvents::default();
+        let budget = Budget {
+            tokens: (!cost).then_some(60),
+            cost_micros: cost.then_some(60),
+            prices: cost.then_some(Prices {
+                input: 1_000_000,
+                output: 1_000_000,
+                ..Prices::default()
+            }),
+            ..Budget::default()
+        };
+        let policy = LoopPolicy {
+            budget,
+            ..LoopPolicy::default()
+        };
+        let mut session = agent(&script).policy(policy).build().unwrap().session();
+        let mut outcomes = Vec::new();
+        for _ in 0..3 {
+            let report = session
+                .run(Message::user("Go"), &recorded, CancellationToken::new())
+                .await
+                .unwrap();
+            outcomes.push(report.outcome);
+        }
+        assert_eq!(outcomes[0], TurnOutcome::Completed);
+        assert!(matches!(outcomes[2], TurnOutcome::Budget { .. }), "{outcomes:?}");
+        let told = recorded.all().into_iter().filter(|event| {
+            matches!(event, toolcell_core::Event::Notice { text, .. } if text.contains("no token counts"))
+        });
+        assert_eq!(told.count(), 1);
+        assert!(session.state().spent().tokens() > 20);
+    }
+}

@@ -12,6 +12,7 @@ use toolcell_core::{Message, Part, Tool, ToolError};
 use crate::agent;
 use crate::testing::{Say, Script, call, text_of, tool, tool_with};
 use toolcell_agent::FnTool;
+use toolcell_agent::policy::LoopPolicy;
 use toolcell_agent::preset;
 
 fn failing(idempotent: bool, count: &Arc<AtomicU32>) -> Arc<dyn Tool> {
@@ -235,13 +236,41 @@ async fn v17_messages_are_sent_once_and_tools_share_the_context() {
 
 #[tokio::test]
 async fn v17_f13_without_tools_a_turn_is_one_request() {
-    let script = Script::new([Say::Text("Hi.")]);
-    let mut session = agent(&script)
-        .policy(preset::resilient())
-        .build()
-        .unwrap()
-        .session();
-    let report = session.ask("Hello").await.unwrap();
-    assert_eq!((report.text.as_str(), report.steps), ("Hi.", 1));
-    assert!(script.requests()[0].tools.is_empty());
+    for name in preset::NAMES {
+        let script = Script::new([Say::Text("Hi.")]);
+        let policy = preset::named(name).unwrap();
+        let mut session = agent(&script).policy(policy).build().unwrap().session();
+        let report = session.ask("Hello").await.unwrap();
+        assert_eq!((report.text.as_str(), report.steps), ("Hi.", 1), "{name}");
+        assert_eq!(report.outcome, TurnOutcome::Completed, "{name}");
+        assert!(script.requests()[0].tools.is_empty(), "{name}");
+        script.assert_asked(1);
+    }
+}
+
+#[tokio::test]
+async fn answer_without_tools_counts_as_one_of_the_steps() {
+    let failing = tool("t", |_| Err(ToolError::Failed { message: "no".into() }));
+    for (steps, requests) in [(1, 1), (2, 2), (3, 2)] {
+        let script = Script::new([call("1", "t", &json!({})), Say::Text("From memory.")]);
+        let policy = LoopPolicy {
+            max_steps: steps,
+            ..preset::resilient()
+        };
+        let mut session = agent(&script)
+            .tool(failing.clone())
+            .policy(policy)
+            .build()
+            .unwrap()
+            .session();
+        let report = session.ask("Hello").await.unwrap();
+        script.assert_asked(requests);
+        assert!(report.steps <= steps, "{report:?}");
+        if steps > 1 {
+            assert_eq!(
+                (report.outcome, report.text.as_str()),
+                (TurnOutcome::ToolsFailed, "From memory.")
+            );
+        }
+    }
 }

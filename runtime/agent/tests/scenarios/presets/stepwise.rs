@@ -14,6 +14,11 @@ fn done() -> Say {
     call("", "task_completion", &json!({"result": "It is sunny."}))
 }
 
+/// A tool that is not called: without tools a turn is one request.
+fn idle() -> std::sync::Arc<dyn toolcell_core::Tool> {
+    tool("idle", |_| Ok(String::new()))
+}
+
 #[tokio::test]
 async fn f02_f06_f09_f10_planned_task_is_completed_by_a_tool() {
     let plan = |completed: bool| {
@@ -71,6 +76,7 @@ async fn f02_question_ends_the_turn_and_the_next_message_answers_it() {
         done(),
     ]);
     let mut session = agent(&script)
+        .tool(idle())
         .policy(preset::stepwise())
         .build()
         .unwrap()
@@ -93,6 +99,7 @@ async fn f02_question_ends_the_turn_and_the_next_message_answers_it() {
 async fn f02_converse_shows_a_message_and_ends_the_turn() {
     let script = Script::new([call("1", "converse", &json!({"message": "Hello yourself."}))]);
     let mut session = agent(&script)
+        .tool(idle())
         .policy(preset::stepwise())
         .build()
         .unwrap()
@@ -109,6 +116,7 @@ async fn f06_answer_without_a_call_gets_a_transient_reminder() {
     let script = Script::new([Say::Text("It is sunny."), done()]);
     let recorded = RecordedEvents::default();
     let mut session = agent(&script)
+        .tool(idle())
         .policy(preset::stepwise())
         .build()
         .unwrap()
@@ -142,6 +150,7 @@ async fn f06_five_equal_errors_in_a_row_end_the_turn() {
             .chain([done()]);
         let script = Script::new(answers);
         let mut session = agent(&script)
+            .tool(idle())
             .policy(preset::stepwise())
             .build()
             .unwrap()
@@ -159,6 +168,30 @@ async fn f06_five_equal_errors_in_a_row_end_the_turn() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn f06_fifth_identical_failure_of_a_call_ends_the_turn() {
+    let failing = || {
+        tool("search", |_| {
+            Err(ToolError::Failed {
+                message: "no connection".into(),
+            })
+        })
+    };
+    let script = Script::new((0..6).map(|_| call("", "search", &json!({}))));
+    let mut session = agent(&script)
+        .tool(failing())
+        .policy(preset::stepwise())
+        .build()
+        .unwrap()
+        .session();
+    let outcome = session.ask("Go").await.unwrap().outcome;
+    assert!(
+        matches!(outcome, TurnOutcome::Failing { times: 5, .. }),
+        "{outcome:?}"
+    );
+    script.assert_asked(5);
 }
 
 #[tokio::test]

@@ -120,7 +120,11 @@ async fn w08_saved_messages_continue_under_the_same_id() {
         Message::assistant("I looked at half of the files."),
     ];
     let script = Script::new([complete(1)]);
-    let agent = agent(&script).policy(preset::task()).build().unwrap();
+    let agent = agent(&script)
+        .tool(tool("idle", |_| Ok(String::new())))
+        .policy(preset::task())
+        .build()
+        .unwrap();
     let mut session = agent.session_from(LoopState::with_messages("session-123", saved));
     let report = session
         .run(TurnStart::Proceed, &NullSink, CancellationToken::new())
@@ -263,7 +267,12 @@ async fn w09_failed_summary_is_reported_and_the_session_continues() {
 #[tokio::test]
 async fn w10_provider_error_is_reported_to_the_model_and_retried() {
     let script = Script::new([Say::Fail("", ProviderErrorKind::Unavailable), complete(1)]);
-    let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
+    let mut session = agent(&script)
+        .tool(tool("idle", |_| Ok(String::new())))
+        .policy(preset::task())
+        .build()
+        .unwrap()
+        .session();
     let report = session.ask("Go").await.unwrap();
     assert_eq!((report.outcome, report.steps), (TurnOutcome::Completed, 2));
     let told = script.requests()[1].messages.last().unwrap().text();
@@ -276,7 +285,12 @@ async fn w10_provider_error_is_reported_to_the_model_and_retried() {
 #[tokio::test]
 async fn w10_repeated_provider_errors_end_the_turn() {
     let script = Script::new((0..6).map(|_| Say::Fail("", ProviderErrorKind::Unavailable)));
-    let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
+    let mut session = agent(&script)
+        .tool(tool("idle", |_| Ok(String::new())))
+        .policy(preset::task())
+        .build()
+        .unwrap()
+        .session();
     let report = session.ask("Go").await.unwrap();
     assert!(matches!(report.outcome, TurnOutcome::ProviderFailed { .. }));
     script.assert_played();
@@ -318,7 +332,12 @@ async fn w11_two_answers_without_a_call_get_a_reminder() {
         complete(1),
     ]);
     let recorded = RecordedEvents::default();
-    let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
+    let mut session = agent(&script)
+        .tool(tool("idle", |_| Ok(String::new())))
+        .policy(preset::task())
+        .build()
+        .unwrap()
+        .session();
     let report = session
         .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
