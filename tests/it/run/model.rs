@@ -116,6 +116,97 @@ fn request_parameters_come_from_configuration() {
 }
 
 #[test]
+fn sampling_headers_and_retries_come_from_configuration() {
+    let server = ModelServer::playing(vec![Answer::error(503, "busy"), Answer::chat("Two.")]);
+    let mut user = User::new();
+    let configured = format!(
+        "[provider]\nbase_url = \"{}\"\nmodel = \"m\"\ntop_p = 0.5\nstop = [\"END\"]\nseed = 7\n\
+         idle_timeout = \"30 s\"\nrequest_timeout = \"1 min\"\n\
+         headers = {{ X-Title = \"mine\", X-Gate = {{ env = \"GATE_TOKEN\" }} }}\n",
+        server.url("")
+    );
+    user.configure(&format!("{configured}retries = 0\n"));
+    let seen = user.run(&ask(&[])).ended(6);
+    assert!(
+        seen.stderr.contains("`GATE_TOKEN` for the header `X-Gate`"),
+        "{}",
+        seen.stderr
+    );
+    assert!(server.requests().is_empty());
+
+    user.var("GATE_TOKEN", "planted-gate-token");
+    let seen = user.run(&ask(&[])).ended(6);
+    assert!(
+        seen.stderr.contains("busy") && !seen.stderr.contains("planted"),
+        "{}",
+        seen.stderr
+    );
+    assert_eq!(server.requests().len(), 1);
+    user.configure(&configured);
+    user.run(&ask(&["--max-output-tokens", "99"])).ended(0);
+    let request = &server.requests()[1];
+    for (field, value) in [
+        ("top_p", json!(0.5)),
+        ("stop", json!(["END"])),
+        ("seed", json!(7)),
+        ("max_tokens", json!(99)),
+    ] {
+        assert_eq!(request.body[field], value, "{field}");
+    }
+    let head = request.head.to_lowercase();
+    assert!(
+        head.contains("x-title: mine\r\n") && head.contains("x-gate: planted-gate-token\r\n"),
+        "{head}"
+    );
+    assert!(head.starts_with("post /v1/chat/completions "), "{head}");
+    let check = user.run(&["config", "check"]).ended(0).stdout;
+    assert!(
+        check.contains("X-Gate, X-Title") && !check.contains("mine"),
+        "{check}"
+    );
+
+    user.configure("[provider]\nname = \"responses\"\nmodel = \"m\"\nseed = 7\n");
+    let seen = user.run(&ask(&[])).ended(3);
+    assert!(
+        seen.stderr.contains("`responses` does not use `seed`"),
+        "{}",
+        seen.stderr
+    );
+}
+
+#[test]
+fn refused_parameter_is_left_out_and_said_once() {
+    let server = ModelServer::playing(vec![
+        Answer::error(
+            400,
+            "Unsupported value: 'temperature' does not support 0.25 with this model.",
+        ),
+        Answer::chat("Two."),
+    ]);
+    let user = User::new();
+    user.configure(&format!(
+        "[provider]\nbase_url = \"{}\"\nmodel = \"m\"\ntemperature = 0.25\n",
+        server.url("/v1")
+    ));
+    let seen = user.run(&ask(&[])).ended(0);
+    let told = seen
+        .stderr
+        .matches("does not accept the temperature, left out from now on")
+        .count();
+    assert_eq!(told, 1, "{}", seen.stderr);
+    assert_eq!(server.requests()[1].body.get("temperature"), None);
+}
+
+#[test]
+fn model_without_tools_gets_a_hint_to_text_formats() {
+    let server = ModelServer::playing(vec![Answer::error(400, "`m` does not support tools")]);
+    let seen = User::new()
+        .run(&ask(&["--base-url", &server.url("/v1"), "--model", "m"]))
+        .ended(6);
+    assert!(seen.stderr.contains("--tool-calls hermes"), "{}", seen.stderr);
+}
+
+#[test]
 fn expired_vertex_token_is_fetched_again_by_command() {
     let server = ModelServer::playing(vec![
         Answer::error(401, "token-number-1 has expired"),
@@ -177,7 +268,7 @@ fn vertex_reports_missing_setting() {
     error: request to provider `vertex` failed
       why: the API key was not accepted
          - `sh -c echo log in first >&2; exit 1` printed no access token: exit status: 1: log in first
-     hint: check the key: `toolcell config check` shows its variable
+     hint: check the access token, of `[provider] token_command` or GOOGLE_OAUTH_ACCESS_TOKEN
     ");
 }
 
@@ -218,7 +309,7 @@ fn unsupported_provider_setting_is_refused_with_location() {
     ");
     insta::assert_snapshot!(refused("[provider]\nmax_output_tokens = 0\n", &[]), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
-      why: an answer cannot have 0 tokens; allow at least 1
+      why: 0 tokens are too few; use at least 1
            │ in ~/.config/toolcell/config.toml, line 2, column 21
            │   2 | max_output_tokens = 0
            │     |                     ^

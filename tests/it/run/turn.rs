@@ -206,28 +206,25 @@ fn denial_hint_is_shown_to_user_and_not_to_model() {
 fn turn_that_reaches_limit_has_its_own_exit_code() {
     let user = User::new();
     let call = json!([{ "name": "text_count", "arguments": { "text": "a" } }]);
-    let steps: Vec<_> = (0..5)
-        .map(|i| json!({ "calls": [{ "name": "text_count", "arguments": { "text": format!("a{i}") } }] }))
-        .collect();
+    // This preset has no answer at the limit.
+    user.configure("[loop]\npreset = \"task\"\n");
     user.file(
         "steps.json",
-        json!({ "steps": [steps[0], steps[1], { "text": "So far." }] }).to_string(),
+        json!({ "steps": [{ "calls": call }, { "text": "Not asked for." }] }).to_string(),
     );
-    let seen = user
-        .run(&[
-            "run",
-            "x",
-            "--provider",
-            "scripted",
-            "--model",
-            "steps.json",
-            "--tool",
-            "text",
-            "--max-steps",
-            "2",
-        ])
-        .ended(5);
+    let script = [
+        "run",
+        "x",
+        "--provider",
+        "scripted",
+        "--model",
+        "steps.json",
+        "--tool",
+        "text",
+    ];
+    let seen = user.run(&[&script[..], &["--max-steps", "1"]].concat()).ended(5);
     assert!(seen.stderr.contains("--max-steps"), "{}", seen.stderr);
+    assert!(!seen.stdout.contains("Not asked for."), "{}", seen.stdout);
     user.file(
         "slow.json",
         json!({ "steps": [{ "delay_ms": 60_000, "calls": call }] }).to_string(),
@@ -456,4 +453,98 @@ fn ctrl_c_cancels_turn_and_completes_every_call() {
     );
     assert!(rest.last().unwrap().contains("\"turn_finished\""), "{rest:?}");
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn best_answer_at_the_step_limit_is_a_success() {
+    let count = |text: &str| json!({ "calls": [{ "name": "text_count", "arguments": { "text": text } }] });
+    let failing = json!({ "calls": [{ "name": "text_count", "arguments": { "no": 1 } }] });
+    let saying =
+        json!({ "text": "So far.", "calls": [{ "name": "text_count", "arguments": { "text": "b" } }] });
+    for (preset, steps, answer, notice) in [
+        (
+            "default",
+            [count("a"), json!({ "text": "So far." })],
+            "So far.",
+            "limit of 2 steps",
+        ),
+        (
+            "sequential",
+            [count("a"), saying.clone()],
+            "So far.",
+            "limit of 2 steps",
+        ),
+        (
+            "resilient",
+            [count("a"), saying],
+            "This was found:",
+            "limit of 2 steps",
+        ),
+        (
+            "resilient",
+            [failing, json!({ "text": "From memory." })],
+            "From memory.",
+            "every call failed",
+        ),
+    ] {
+        let user = User::new();
+        user.configure(&format!("[loop]\npreset = \"{preset}\"\n"));
+        user.file("steps.json", json!({ "steps": steps }).to_string());
+        let seen = user
+            .run(&[
+                "run",
+                "x",
+                "--provider",
+                "scripted",
+                "--model",
+                "steps.json",
+                "--tool",
+                "text",
+                "--max-steps",
+                "2",
+            ])
+            .ended(0);
+        assert!(seen.stdout.contains(answer), "{preset}: {}", seen.stdout);
+        assert!(seen.stderr.contains(notice), "{preset}: {}", seen.stderr);
+        assert!(!seen.stderr.contains("error:"), "{preset}: {}", seen.stderr);
+    }
+}
+
+#[test]
+fn result_of_a_task_is_printed() {
+    let user = User::new();
+    user.configure("[loop]\npreset = \"task\"\n");
+    let arguments = json!({ "summary": "Two cities.", "result": { "cities": ["Bern", "Rome"] } });
+    let call = json!({ "calls": [{ "name": "task_complete", "arguments": arguments }] });
+    user.file("steps.json", json!({ "steps": [call] }).to_string());
+    let seen = user
+        .run(&[
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "steps.json",
+            "--tool",
+            "text",
+        ])
+        .ended(0);
+    let (summary, result) = seen.stdout.split_once('\n').unwrap();
+    assert_eq!(summary, "Two cities.");
+    let result: serde_json::Value = serde_json::from_str(result).unwrap();
+    assert_eq!(result, json!({ "cities": ["Bern", "Rome"] }));
+}
+
+#[test]
+fn answer_cut_by_its_length_names_the_setting() {
+    let user = User::new();
+    user.file(
+        "steps.json",
+        json!({ "steps": [{ "text": "Half of", "stop": "max_tokens" }] }).to_string(),
+    );
+    let seen = user
+        .run(&["run", "x", "--provider", "scripted", "--model", "steps.json"])
+        .ended(1);
+    assert!(seen.stdout.contains("Half of"), "{}", seen.stdout);
+    assert!(seen.stderr.contains("--max-output-tokens"), "{}", seen.stderr);
 }

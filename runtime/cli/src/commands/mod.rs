@@ -115,7 +115,7 @@ fn block_on(cli: Cli, environment: &Environment, console: &Console) -> Result<Ex
 /// Returns the failure to print.
 async fn dispatch(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
     let telemetry = log::start(environment)?;
-    let ended = run(cli, environment, console).await;
+    let ended = Box::pin(run(cli, environment, console)).await;
     telemetry.end(console).await;
     ended
 }
@@ -136,7 +136,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
     match cli.command {
         Command::Run(command) => command.run(overrides, environment, console).await,
         Command::Chat(command) => command.run(overrides, environment, console).await,
-        Command::Session(command) => command.run(overrides, environment, console).await,
+        Command::Session(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Call(command) => command.run(overrides, environment, console).await,
         Command::Tool(command) => command.run(overrides, environment, console).await,
         Command::Scratch(command) => command.run(overrides, environment, console),

@@ -111,7 +111,14 @@ impl TurnRunner {
     fn ended(&self, session: &Session, report: Result<TurnReport, AgentError>) -> Result<Exit, Failure> {
         let id = session.id();
         let report = report.map_err(|error| cannot_go_on(id, error))?;
-        let mut ended = failure::of_outcome(&report.outcome);
+        let on_limit = self.setup.agent.policy().on_limit;
+        let mut ended = match failure::best_effort(&report, on_limit) {
+            Some(notice) => {
+                self.console.note(notice);
+                Ok(Exit::Ok)
+            }
+            None => failure::of_outcome(&report.outcome),
+        };
         if let TurnOutcome::Budget { .. } = report.outcome {
             let hint = self.setup.budget_hints.of(&session.state().spent());
             ended = ended.map_err(|failure| failure.hints(hint));

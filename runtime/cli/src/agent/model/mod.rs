@@ -10,16 +10,16 @@ use toolcell_core::Provider;
 use toolcell_providers::anthropic::Anthropic;
 use toolcell_providers::gemini::{Gemini, GenerateContent};
 use toolcell_providers::offline::{self, Offline};
-use toolcell_providers::ollama::Ollama;
+use toolcell_providers::ollama::{Chat, Ollama};
 use toolcell_providers::openai::{ChatCompletions, OpenAi, ToolSchemas};
 use toolcell_providers::responses::{OpenAiResponses, Responses};
 use toolcell_providers::scripted::Scripted;
-use toolcell_providers::{ApiKey, Connection, SetupError};
+use toolcell_providers::{ApiKey, Connection, HttpOptions, SetupError};
 
 use self::connection::{http, is_loopback};
 use self::service::{OPENAI_KEY, Service};
 use crate::components::keyring::{self, Keyring};
-use crate::config::provider::ProviderName;
+use crate::config::provider::{HeaderValue, ProviderName};
 use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -108,7 +108,11 @@ fn over_network(
         ProviderName::Anthropic => Anthropic::new(connection).map(shared),
         ProviderName::Gemini => Gemini::new(connection).map(shared),
         ProviderName::Vertex => Gemini::with(connection, GenerateContent::vertex()).map(shared),
-        ProviderName::Ollama => Ollama::new(connection).map(shared),
+        ProviderName::Ollama => {
+            let mut protocol = Chat::default();
+            protocol.context = settings.num_ctx.as_ref().map(|tokens| tokens.value.0);
+            Ollama::with(connection, protocol).map(shared)
+        }
         ProviderName::OpenAi | ProviderName::Scripted | ProviderName::Offline => {
             let mut protocol = ChatCompletions::default();
             protocol.tool_schemas = tool_schemas;
@@ -155,7 +159,52 @@ fn connect(
         connection.api_key = key(service, settings, environment, &base_url)?.map(ApiKey::new);
     }
     connection.http = http(environment, &base_url);
+    apply(settings, environment, &mut connection.http)?;
     Ok(connection.with_base_url(base_url))
+}
+
+/// Sets the configured timeouts, retries and headers.
+fn apply(
+    settings: &ProviderSettings,
+    environment: &Environment,
+    http: &mut HttpOptions,
+) -> Result<(), Failure> {
+    if let Some(timeout) = &settings.idle_timeout {
+        http.idle_timeout = timeout.value.0;
+        // A server that only keeps the connection alive is given at least as long.
+        http.progress_timeout = http.progress_timeout.max(timeout.value.0);
+    }
+    http.deadline = settings.request_timeout.as_ref().map(|timeout| timeout.value.0);
+    if let Some(retries) = &settings.retries {
+        http.retry.retries = retries.value.0;
+    }
+    for (name, value) in settings.headers.iter().flat_map(|headers| &headers.value.0) {
+        let value = match value {
+            HeaderValue::Text(text) => text.clone(),
+            HeaderValue::Variable { env } => environment.var(env).map(str::to_owned).ok_or_else(|| {
+                let unset = text!(
+                    "the variable `{}` for the header `{}` is not set, or empty",
+                    env,
+                    name
+                );
+                let failure = Failure::new(Exit::Provider, unset);
+                let origin = settings.headers.as_ref().map(|headers| headers.origin.point_at());
+                match origin {
+                    Some(origin) => failure.why(origin),
+                    None => failure,
+                }
+                .hint(text!("set it: export {}=…", env))
+            })?,
+        };
+        http.headers.push((name.clone(), value));
+    }
+    Ok(())
+}
+
+/// Variable that usually contains the key of a provider, by the name of the provider.
+pub(crate) fn key_variable(provider: &str) -> Option<&'static str> {
+    let name = provider.parse().ok()?;
+    Service::of(name).map(|service| service.key)
 }
 
 /// Returns the key, from the configured variable or keyring account, or from the usual variable.
@@ -220,9 +269,11 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
         SetupError::MissingKey { .. } => Some(format!(
             "set the key: export {key}=…\nor try without a model: --provider offline"
         )),
-        SetupError::BaseUrl { .. } => {
-            Some("a base URL looks like `https://api.openai.com/v1` or `http://localhost:11434/v1`".into())
-        }
+        SetupError::BaseUrl { .. } => Some(match Service::of(name).and_then(|service| service.base_url) {
+            Some(usual) => format!("a base URL of `{name}` looks like `{usual}`"),
+            None => "a base URL looks like `https://example.com/v1`".into(),
+        }),
+        SetupError::Header { .. } => Some("check the key, and `[provider] headers`".into()),
         SetupError::Script { .. } => Some(SCRIPT_HINT.into()),
         SetupError::Proxy(_) => {
             Some("check HTTPS_PROXY, http_proxy and ALL_PROXY, or exclude the host with NO_PROXY".into())

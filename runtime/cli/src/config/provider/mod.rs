@@ -19,10 +19,28 @@ use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 pub(crate) use name::{ProviderName, ToolCalls};
 use setting::{Setting, SettingSpec, Written, declare_settings};
-pub(crate) use value::{OutputTokens, Temperature, TokenCommand};
+pub(crate) use value::{
+    HeaderValue, Headers, Retries, Seed, StopTexts, Temperature, Timeout, TokenCommand, Tokens, TopP,
+};
 
 const VERTEX: &[ProviderName] = &[ProviderName::Vertex];
 const OPENAI: &[ProviderName] = &[ProviderName::OpenAi, ProviderName::Responses];
+const OLLAMA: &[ProviderName] = &[ProviderName::Ollama];
+/// Providers whose protocol has texts at which an answer ends.
+const STOP: &[ProviderName] = &[
+    ProviderName::OpenAi,
+    ProviderName::Anthropic,
+    ProviderName::Gemini,
+    ProviderName::Vertex,
+    ProviderName::Ollama,
+];
+/// Providers whose protocol has a seed.
+const SEED: &[ProviderName] = &[
+    ProviderName::OpenAi,
+    ProviderName::Gemini,
+    ProviderName::Vertex,
+    ProviderName::Ollama,
+];
 
 declare_settings! {
     /// Model provider.
@@ -70,8 +88,33 @@ declare_settings! {
     /// Sampling temperature, from 0 to 2.
     temperature: Temperature;
 
+    /// Probability mass of the tokens that are sampled, above 0 and up to 1.
+    top_p: TopP;
+
+    /// Texts at which an answer ends.
+    stop: StopTexts, only_for(STOP);
+
+    /// Seed of the sampling, for answers that can be repeated.
+    seed: Seed, only_for(SEED);
+
     /// Maximum number of tokens in one answer.
-    max_output_tokens: OutputTokens;
+    max_output_tokens: Tokens, flag("--max-output-tokens", "TOKENS");
+
+    /// For `ollama`: length of the context, in tokens [default: follows the conversation, up to what the model supports].
+    num_ctx: Tokens, only_for(OLLAMA);
+
+    /// Maximum time in which no data of an answer arrives [default: 5 min].
+    idle_timeout: Timeout;
+
+    /// Maximum time of one request, with its retries [default: none].
+    request_timeout: Timeout;
+
+    /// Number of times that a request is repeated after an error that may pass [default: 2].
+    retries: Retries;
+
+    /// Additional headers of every request: `{ X-Title = "mine" }`, or for a secret, the variable that contains the value:
+    /// `{ X-Key = { env = "VARIABLE" } }`.
+    headers: Headers;
 }
 
 /// Flags of the settings that have one.
@@ -160,6 +203,13 @@ impl ProviderSettings {
         ModelSettings {
             max_output_tokens: self.max_output_tokens.as_ref().map(|tokens| tokens.value.0),
             temperature: self.temperature.as_ref().map(|temperature| temperature.value.0),
+            top_p: self.top_p.as_ref().map(|top_p| top_p.value.0),
+            stop: self
+                .stop
+                .as_ref()
+                .map(|stop| stop.value.0.as_slice().into())
+                .unwrap_or_default(),
+            seed: self.seed.as_ref().map(|seed| seed.value.0),
         }
     }
 
@@ -214,7 +264,15 @@ mod tests {
         strict = true
         reasoning = "low"
         temperature = 0.5
+        top_p = 0.9
+        stop = ["END", "---"]
+        seed = 7
         max_output_tokens = 1
+        num_ctx = "32 k"
+        idle_timeout = "10 s"
+        request_timeout = "1 min"
+        retries = 0
+        headers = { X-Title = "mine", X-Key = { env = "KEY" } }
     "#;
 
     fn of_file(text: &str) -> ProviderSettings {
@@ -306,6 +364,19 @@ mod tests {
             ("max_output_tokens = 1", true),
             ("max_output_tokens = \"4k\"", true),
             ("max_output_tokens = 0", false),
+            ("top_p = 1", true),
+            ("top_p = 0.0", false),
+            ("top_p = 1.1", false),
+            ("retries = 20", true),
+            ("retries = 21", false),
+            ("idle_timeout = \"0 s\"", false),
+            ("idle_timeout = \"1 ms\"", true),
+            ("stop = []", false),
+            ("stop = [\"\"]", false),
+            ("seed = 9223372036854775807", true),
+            ("seed = -1", false),
+            ("num_ctx = 0", false),
+            ("headers = { a = 1 }", false),
         ] {
             assert_eq!(read(text), is_taken, "{text}");
         }

@@ -1,12 +1,14 @@
 //! Provider settings with their own format or range.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::units::Count;
+use crate::config::units::{Count, Span};
 
 /// Maximum temperature accepted by any provider.
 const MAX_TEMPERATURE: f64 = 2.0;
@@ -48,23 +50,23 @@ impl fmt::Display for Temperature {
     }
 }
 
-/// A number of tokens of an answer, at least 1.
+/// A number of tokens, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Count")]
-pub(crate) struct OutputTokens(pub(crate) u64);
+pub(crate) struct Tokens(pub(crate) u64);
 
-impl TryFrom<Count> for OutputTokens {
+impl TryFrom<Count> for Tokens {
     type Error = &'static str;
 
     fn try_from(count: Count) -> Result<Self, &'static str> {
         match count.0 {
-            0 => Err("an answer cannot have 0 tokens; allow at least 1"),
+            0 => Err("0 tokens are too few; use at least 1"),
             tokens => Ok(Self(tokens)),
         }
     }
 }
 
-impl FromStr for OutputTokens {
+impl FromStr for Tokens {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -73,14 +75,14 @@ impl FromStr for OutputTokens {
 }
 
 /// Printed with all digits: a limit is exact.
-impl fmt::Display for OutputTokens {
+impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
 /// Same schema as a count.
-impl JsonSchema for OutputTokens {
+impl JsonSchema for Tokens {
     fn inline_schema() -> bool {
         Count::inline_schema()
     }
@@ -91,6 +93,220 @@ impl JsonSchema for OutputTokens {
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         Count::json_schema(generator)
+    }
+}
+
+/// A probability mass, above 0 and up to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(try_from = "f64")]
+#[schemars(inline, extend("exclusiveMinimum" = 0, "maximum" = 1))]
+pub(crate) struct TopP(pub(crate) f64);
+
+impl TryFrom<f64> for TopP {
+    type Error = String;
+
+    fn try_from(value: f64) -> Result<Self, String> {
+        match value > 0.0 && value <= 1.0 {
+            true => Ok(Self(value)),
+            false => Err(format!(
+                "`{value}` is not a valid `top_p`: use a number above 0 and up to 1"
+            )),
+        }
+    }
+}
+
+impl FromStr for TopP {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number: f64 = text
+            .parse()
+            .map_err(|_| format!("`{}` is not a number", text.escape_debug()))?;
+        number.try_into()
+    }
+}
+
+impl fmt::Display for TopP {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A seed. Negative numbers are not accepted by every service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct Seed(pub(crate) u64);
+
+impl FromStr for Seed {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Maximum number of retries. With pauses that double, more would take an hour.
+const MAX_RETRIES: u32 = 20;
+
+/// A number of retries, from 0 to 20.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+#[schemars(inline, extend("maximum" = 20))]
+pub(crate) struct Retries(pub(crate) u32);
+
+impl TryFrom<u32> for Retries {
+    type Error = String;
+
+    fn try_from(value: u32) -> Result<Self, String> {
+        match value {
+            0..=MAX_RETRIES => Ok(Self(value)),
+            _ => Err(format!("`{value}` retries are too many: use 0 to {MAX_RETRIES}")),
+        }
+    }
+}
+
+impl FromStr for Retries {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number: u32 = text
+            .parse()
+            .map_err(|_| format!("`{}` is not a number", text.escape_debug()))?;
+        number.try_into()
+    }
+}
+
+impl fmt::Display for Retries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A time limit above 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Span")]
+pub(crate) struct Timeout(pub(crate) Duration);
+
+impl TryFrom<Span> for Timeout {
+    type Error = &'static str;
+
+    fn try_from(span: Span) -> Result<Self, &'static str> {
+        match span.0.is_zero() {
+            true => Err("a timeout of 0 allows nothing; use at least 1 ms"),
+            false => Ok(Self(span.0)),
+        }
+    }
+}
+
+impl FromStr for Timeout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(text.parse::<Span>()?.try_into()?)
+    }
+}
+
+impl fmt::Display for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Span(self.0).fmt(f)
+    }
+}
+
+/// Same schema as a time span.
+impl JsonSchema for Timeout {
+    fn inline_schema() -> bool {
+        Span::inline_schema()
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Span::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Span::json_schema(generator)
+    }
+}
+
+/// Texts at which an answer ends: at least one, none empty.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<String>")]
+#[schemars(inline, extend("minItems" = 1))]
+pub(crate) struct StopTexts(pub(crate) Vec<String>);
+
+impl TryFrom<Vec<String>> for StopTexts {
+    type Error = &'static str;
+
+    fn try_from(texts: Vec<String>) -> Result<Self, &'static str> {
+        match texts.is_empty() || texts.iter().any(String::is_empty) {
+            true => Err("an answer would end at once; give at least one text that is not empty"),
+            false => Ok(Self(texts)),
+        }
+    }
+}
+
+/// A single text.
+impl FromStr for StopTexts {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        vec![text.to_owned()].try_into()
+    }
+}
+
+impl fmt::Display for StopTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<String> = self.0.iter().map(|text| format!("{text:?}")).collect();
+        f.write_str(&texts.join(", "))
+    }
+}
+
+/// Headers by name. Their values are not displayed: they can be secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct Headers(pub(crate) BTreeMap<String, HeaderValue>);
+
+/// Value of a header.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(crate) enum HeaderValue {
+    /// The value itself.
+    Text(String),
+    /// Environment variable with the value.
+    Variable {
+        /// Name of the variable.
+        env: String,
+    },
+}
+
+/// One header, `Name: value`.
+impl FromStr for Headers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once(':').ok_or_else(|| {
+            format!(
+                "`{}` is not a header, such as `X-Title: mine`",
+                text.escape_debug()
+            )
+        })?;
+        let value = HeaderValue::Text(value.trim().to_owned());
+        Ok(Self(BTreeMap::from([(name.trim().to_owned(), value)])))
+    }
+}
+
+impl fmt::Display for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
+        f.write_str(&names.join(", "))
     }
 }
 

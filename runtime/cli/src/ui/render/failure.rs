@@ -1,9 +1,13 @@
 //! Failures of turns, as shown to the user.
 
+use toolcell_agent::TurnReport;
+use toolcell_agent::policy::OnLimit;
 use toolcell_core::ProviderError;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::provider::ProviderErrorKind;
+use toolcell_core::provider::{ProviderErrorKind, StopReason};
 
+use crate::agent::model;
+use crate::config::units::Span;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};
 
@@ -19,31 +23,79 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
     )
     .why(text!("{}{}", error.kind, status))
     .why(error.message.clone());
-    match error.kind {
-        ProviderErrorKind::Unauthorized => {
-            failure.hint("check the key: `toolcell config check` shows its variable")
-        }
-        ProviderErrorKind::RateLimited => failure.hint(match error.retry_after() {
-            Some(wait) => format!("try again in {}", crate::config::units::Span(wait)),
+    match hint(error) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What to do about an error of a provider, in the terms of that provider.
+fn hint(error: &ProviderError) -> Option<String> {
+    let is_ollama = error.provider == "ollama";
+    let hint = match error.kind {
+        ProviderErrorKind::Unauthorized => match model::key_variable(&error.provider) {
+            Some(variable) if error.provider == "vertex" => {
+                format!("check the access token, of `[provider] token_command` or {variable}")
+            }
+            Some(variable) => {
+                format!("check the key in {variable}; `toolcell config check` shows another source, if one is set")
+            }
+            None => "check the key: `toolcell config check` shows its variable".into(),
+        },
+        ProviderErrorKind::RateLimited => match error.retry_after() {
+            Some(wait) => format!("try again in {}", Span(wait)),
             None => "try again later, or check the limits of your account".into(),
-        }),
-        ProviderErrorKind::Unavailable | ProviderErrorKind::Truncated | ProviderErrorKind::Timeout => {
-            failure.hint("try again later")
+        },
+        ProviderErrorKind::QuotaExceeded => {
+            "waiting does not help: check the plan and balance of the account, or use another key, model or provider".into()
+        }
+        ProviderErrorKind::Timeout => {
+            "try again later, or allow more time with `idle_timeout` or `request_timeout` in `[provider]`".into()
+        }
+        ProviderErrorKind::Unavailable | ProviderErrorKind::Truncated => "try again later".into(),
+        ProviderErrorKind::ContextLength if is_ollama => {
+            "shorten the prompt, set `[provider] num_ctx` if the model allows more, or use a model with a larger context window".into()
         }
         ProviderErrorKind::ContextLength => {
-            failure.hint("shorten the prompt, or use a model with a larger context window")
+            "shorten the prompt, or use a model with a larger context window".into()
+        }
+        ProviderErrorKind::ToolsUnsupported => {
+            "let the model write its calls as text with --tool-calls hermes, or use a model with tool calling".into()
+        }
+        ProviderErrorKind::InvalidRequest if is_ollama && error.status == Some(404) => {
+            "download the model first with `ollama pull`; `ollama list` shows those that are there".into()
         }
         ProviderErrorKind::InvalidRequest => {
-            failure.hint("check the name of the model (--model) and the base URL (--base-url)")
+            "check the name of the model (--model) and the base URL (--base-url)".into()
         }
-        ProviderErrorKind::Protocol => failure.hint(format!(
+        ProviderErrorKind::Protocol => format!(
             "check the base URL (--base-url): the response of the server is not in the format of `{}`",
             error.provider
-        )),
-        ProviderErrorKind::Network => {
-            failure.hint("check the base URL (--base-url) and that the server is running")
+        ),
+        ProviderErrorKind::Network if is_ollama => {
+            "start the server with `ollama serve`, or check the base URL (--base-url)".into()
         }
-        _ => failure,
+        ProviderErrorKind::Network => "check the base URL (--base-url) and that the server is running".into(),
+        _ => return None,
+    };
+    Some(hint)
+}
+
+/// Returns the notice for a turn that has an answer although it did not end by itself: an answer at the step limit, unless
+/// the loop stops there without one, or after all calls failed.
+pub(crate) fn best_effort(report: &TurnReport, on_limit: OnLimit) -> Option<Text> {
+    if report.text.trim().is_empty() {
+        return None;
+    }
+    match report.outcome {
+        TurnOutcome::StepLimit { steps } if on_limit != OnLimit::Stop => Some(text!(
+            "warning: the turn reached its limit of {} steps, and the answer is from what was known by then (raise it with --max-steps or `[loop] max_steps`)",
+            steps
+        )),
+        TurnOutcome::ToolsFailed => {
+            Some("warning: every call failed, and the answer was given without tools".into())
+        }
+        _ => None,
     }
 }
 
@@ -101,18 +153,27 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             Err(Failure::new(Exit::Denied, text!("the hook `{}` ended the turn", by)).why(reason.clone()))
         }
         TurnOutcome::Stopped { stop } => {
-            Err(Failure::new(Exit::Failed, "the model stopped without an answer").why(stop_reason(stop)))
+            let failure =
+                Failure::new(Exit::Failed, "the model stopped without an answer").why(stop_reason(stop));
+            Err(match stop {
+                StopReason::MaxTokens => failure.hint(
+                    "allow longer answers with --max-output-tokens or `[provider] max_output_tokens`, or ask for a shorter one",
+                ),
+                _ => failure,
+            })
         }
         _ => failed("the turn did not end with an answer".into()),
     }
 }
 
-fn stop_reason(stop: &toolcell_core::provider::StopReason) -> String {
-    use toolcell_core::provider::StopReason;
+fn stop_reason(stop: &StopReason) -> String {
     match stop {
         StopReason::MaxTokens => "it reached its token limit".into(),
         StopReason::Refused => "the model or a filter of the provider refused".into(),
         StopReason::Paused => "it paused".into(),
+        StopReason::MalformedCall => {
+            "it wrote a call that the provider could not read, also when asked again".into()
+        }
         StopReason::Complete => "it was complete".into(),
         StopReason::Other(reason) => reason.clone(),
     }
@@ -132,5 +193,60 @@ mod tests {
                 "{shown}"
             );
         }
+    }
+
+    #[test]
+    fn hint_is_in_terms_of_the_provider() {
+        for (provider, kind, status, words) in [
+            (
+                "anthropic",
+                ProviderErrorKind::Unauthorized,
+                Some(401),
+                "ANTHROPIC_API_KEY",
+            ),
+            (
+                "responses",
+                ProviderErrorKind::Unauthorized,
+                Some(401),
+                "OPENAI_API_KEY",
+            ),
+            ("ollama", ProviderErrorKind::Network, None, "ollama serve"),
+            (
+                "ollama",
+                ProviderErrorKind::InvalidRequest,
+                Some(404),
+                "ollama pull",
+            ),
+            ("ollama", ProviderErrorKind::ContextLength, None, "num_ctx"),
+            (
+                "openai",
+                ProviderErrorKind::QuotaExceeded,
+                Some(429),
+                "waiting does not help",
+            ),
+            (
+                "openai",
+                ProviderErrorKind::ToolsUnsupported,
+                Some(400),
+                "--tool-calls hermes",
+            ),
+            ("gemini", ProviderErrorKind::Timeout, None, "idle_timeout"),
+        ] {
+            let mut error = ProviderError::new(provider, kind, "m");
+            error.status = status;
+            let shown = hint(&error).unwrap();
+            assert!(shown.contains(words), "{provider} {kind}: {shown}");
+        }
+        let other = ProviderError::new("openai", ProviderErrorKind::Network, "m");
+        assert!(!hint(&other).unwrap().contains("ollama"));
+    }
+
+    #[test]
+    fn cut_answer_names_the_setting() {
+        let outcome = TurnOutcome::Stopped {
+            stop: StopReason::MaxTokens,
+        };
+        let shown = format!("{:?}", of_outcome(&outcome).unwrap_err());
+        assert!(shown.contains("--max-output-tokens"), "{shown}");
     }
 }

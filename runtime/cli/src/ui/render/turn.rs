@@ -234,7 +234,11 @@ impl TurnView {
                 _ => self.mark(BAD, "!", text.clone())?,
             },
             Event::TurnFinished {
-                text, steps, usage, ..
+                text,
+                steps,
+                usage,
+                result,
+                ..
             } => {
                 state.waiting = None;
                 state.running.clear();
@@ -244,6 +248,11 @@ impl TurnView {
                     self.stream(text)?;
                 }
                 self.end_text(&mut state)?;
+                // An answer by a schema is the result itself.
+                if let Some(result) = result.as_ref().filter(|result| !is_text(result, text)) {
+                    self.stream(&format!("{result:#}"))?;
+                    self.end_text(&mut state)?;
+                }
                 let mut parts = vec![
                     count(*steps, "step", "steps"),
                     count(state.calls, "call", "calls"),
@@ -425,6 +434,11 @@ pub(crate) fn log(console: &Console, line: &LogLine) -> io::Result<()> {
         s.err.styled(style, GUTTER)?;
         s.err.line(line.message.clone())
     })
+}
+
+/// True if the result is written in the text.
+fn is_text(result: &Value, text: &str) -> bool {
+    serde_json::from_str::<Value>(text.trim()).is_ok_and(|value| value == *result)
 }
 
 fn count(number: u32, one: &'static str, many: &'static str) -> Text {
