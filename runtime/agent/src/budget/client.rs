@@ -195,7 +195,7 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::poll;
-    use toolcell_core::tool::Unobserved;
+    use toolcell_core::tool::{LogLevel, LogSource, Unobserved};
 
     use super::*;
 
@@ -239,6 +239,55 @@ mod tests {
         let refused = begin(&budget, 6).await.err();
         assert_eq!(refused.as_deref(), Some("the budget of fuel is used up"));
         assert!(begin(&budget, 0).await.is_ok());
+    }
+
+    /// Remembers what it was told.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<&'static str>>);
+
+    impl Told {
+        fn note(&self, what: &'static str) {
+            self.0.lock().unwrap().push(what);
+        }
+    }
+
+    impl CallObserver for Told {
+        fn log(&self, _: LogLine) {
+            self.note("log");
+        }
+
+        fn progress(&self, _: Progress) {
+            self.note("progress");
+        }
+
+        fn receipt(&self, _: Receipt) {
+            self.note("receipt");
+        }
+
+        fn nested(&self, _: &Event) {
+            self.note("nested");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_call_of_a_client_reports_reaches_its_observer() {
+        let told = Arc::new(Told::default());
+        let budget = ClientBudget::new(Budget::default());
+        let call = budget.begin(RemainingBudget::NOTHING, told.clone()).await;
+        let call = call.unwrap();
+        call.log(LogLine {
+            level: LogLevel::Info,
+            source: LogSource::Log,
+            message: "x".into(),
+        });
+        call.progress(Progress {
+            done: 1,
+            total: None,
+            message: None,
+        });
+        call.receipt(receipt(1));
+        call.nested(&Event::StepStarted { step: 1 });
+        assert_eq!(*told.0.lock().unwrap(), ["log", "progress", "receipt", "nested"]);
     }
 
     #[tokio::test]

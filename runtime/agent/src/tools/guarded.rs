@@ -272,8 +272,9 @@ mod tests {
             &self.0
         }
 
-        fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
-            Box::pin(std::future::ready(CallResult::text("ran")))
+        fn call(&self, _: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
+            let left = cx.observer.left().fuel;
+            Box::pin(std::future::ready(CallResult::text(format!("{left:?}"))))
         }
 
         fn max_use(&self) -> RemainingBudget {
@@ -314,6 +315,37 @@ mod tests {
         let arguments = json!({"path": "x"});
         assert_eq!(tools[0].places(&arguments), inner.places(&arguments));
         assert_eq!(tools[0].max_use(), inner.max_use());
+    }
+
+    #[tokio::test]
+    async fn guarded_tool_may_use_what_is_reserved_for_its_call() {
+        for (fuel, left) in [(10, "Some(7)"), (5, "Some(5)")] {
+            let inner: Arc<dyn Tool> = Arc::new(Resolving(tool("t", |_| Ok("".into())).spec().clone()));
+            let budget = Budget {
+                fuel: Some(fuel),
+                ..Budget::default()
+            };
+            let rules = ClientRules {
+                budget,
+                ..rules(Approvals::default())
+            };
+            let result = call(&guarded([inner], rules)[0], json!({"path": "x"})).await;
+            assert_eq!(result, CallResult::text(left), "{fuel}");
+        }
+    }
+
+    #[test]
+    fn only_a_success_beyond_the_room_is_cut() {
+        let success = CallResult {
+            structured: Some(json!({"a": 1})),
+            ..CallResult::text("12345")
+        };
+        let failure = CallResult::failed(ToolError::denied("no", None));
+        for (result, room, is_cut) in [(&success, 5, false), (&success, 4, true), (&failure, 1, false)] {
+            let mut after = result.clone();
+            cut(&mut after, room);
+            assert_eq!(after != *result, is_cut, "{room}");
+        }
     }
 
     #[tokio::test]
