@@ -10,10 +10,11 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Observed, Probe, call, load, only_tool};
+use support::{Observed, Probe, call, call_of, load, observed_context, only_tool};
+use tokio::sync::Notify;
 use toolcell_core::policy::BucketGrant;
 use toolcell_core::{
-    BoxFuture, Bucket, CallResult, Content, KeyValueError, KeyValueStore, Limit, Policy, ToolError,
+    BoxFuture, Bucket, CallResult, Content, KeyValueError, KeyValueStore, Limit, Policy, Secrets, ToolError,
 };
 use toolcell_sandbox::{Ability, Sandbox, SandboxOptions};
 
@@ -114,4 +115,49 @@ async fn unresponsive_store_does_not_block_the_call() {
     let limit = Limit::WallTimeMs(50);
     assert_eq!(result, Err(ToolError::Limit { limit }));
     assert!(observed.receipt().wall_us >= 50_000);
+}
+
+/// A store that never responds, and says so when it is asked.
+struct Waiting(Arc<Notify>);
+
+impl KeyValueStore for Waiting {
+    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>> {
+        self.0.notify_one();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn receipt_of_a_dropped_call_contains_no_secret() {
+    const SECRET: &str = "s3cret-value-of-the-user";
+    let asked = Arc::new(Notify::new());
+    let sandbox = Sandbox::new(SandboxOptions {
+        slots: 4,
+        optimize: false,
+        buckets: Some(Arc::new(Waiting(asked.clone()))),
+        ..SandboxOptions::default()
+    });
+    // A bucket that is denied, and then one that is waited for.
+    let mut probe = opening();
+    probe.module += &format!("(data (i32.const 1024) \"{SECRET}\")");
+    probe.run = format!(
+        "(call $open (i32.const 1024) (i32.const {}) (i32.const 512)) {}",
+        SECRET.len(),
+        probe.run
+    );
+    let component = load(&sandbox.unwrap(), &probe).await.unwrap();
+    let mut policy = granting("a");
+    policy.grants.secrets =
+        serde_json::from_str(r#"[{"name": "token", "origins": ["https://a.example"], "header": "x-key"}]"#)
+            .unwrap();
+    let mut secrets = Secrets::default();
+    secrets.insert("token", SECRET).unwrap();
+    let tools = component.tools_with_secrets(policy.into(), &secrets).unwrap();
+    let (context, observer) = observed_context();
+    tokio::select! {
+        result = tools[0].call(call_of(serde_json::json!({})), context) => panic!("{result:?}"),
+        () = asked.notified() => {}
+    }
+    let observed = observer.observed();
+    assert_eq!(observed.receipt().denials[0].target, "[redacted:token]");
 }

@@ -205,10 +205,12 @@ mod tests {
         std::fs::write(&path, "one ").unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         assert_eq!(append_by_flag(&file, b"two ").unwrap(), 4);
-        append(&file, b"three").unwrap();
+        append(&file, b"three ").unwrap();
         // The flag does not stay: with it, a position has no effect.
         file.write_all_at(b"ONE", 0).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "ONE two three");
+        let appending = File::options().append(true).open(&path).unwrap();
+        assert_eq!(append_by_flag(&appending, b"four").unwrap(), 4);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "ONE two three four");
     }
 
     #[test]

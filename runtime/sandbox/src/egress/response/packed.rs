@@ -197,7 +197,7 @@ fn kind(first: &[u8], redactor: &Redactor) -> Result<Kind, Refused> {
         }
         // RFC 8878.
         [0x28, 0xb5, 0x2f, 0xfd] => Err(Refused::Unsearchable),
-        first if first.len() < MAGIC && is_beginning(first) => Ok(Kind::Unknown(Vec::new())),
+        first if is_beginning(first) => Ok(Kind::Unknown(Vec::new())),
         _ => Ok(Kind::Plain),
     }
 }

@@ -410,6 +410,31 @@ async fn truncated_path_of_a_denial_shows_no_half_of_a_secret() {
     );
 }
 
+/// The user copies the line: one that is cut or masked would allow something else.
+#[tokio::test]
+async fn proposed_grant_is_neither_long_nor_contains_a_secret() {
+    let network = Arc::<FakeNetwork>::default();
+    // Limited to a path, so that proposals are as well.
+    let mut setup = Setup::new(&network, &["http=http://a.example/api"]);
+    setup.secrets.insert("token", VALUE).unwrap();
+    setup.bindings =
+        serde_json::from_str(r#"[{"name": "token", "origins": ["http://a.example"], "header": "x-key"}]"#)
+            .unwrap();
+    let mut caller = setup.caller();
+    let longest = "x".repeat(256 - "http=http://a.example/".len());
+    for (path, is_proposed) in [
+        ("other", true),
+        (&*longest, true),
+        (&*format!("{longest}x"), false),
+        (&*format!("x-{VALUE}"), false),
+    ] {
+        assert!(caller.get(&format!("http://a.example/{path}")).await.is_err());
+        let (_, proposed) = caller.denials().pop().unwrap();
+        let line = format!("http=http://a.example/{path}");
+        assert_eq!(proposed, is_proposed.then_some(line), "{path}");
+    }
+}
+
 fn ok_always(_: &str) -> Vec<u8> {
     ok("")
 }

@@ -179,6 +179,18 @@ async fn missing_path_is_denied_by_name() {
         assert!(guest.write("data/later/KEY", b"x").await.is_err());
         assert!(guest.mkdir("data/later/key").await.is_err());
         assert!(guest.symlink("../file", "data/later/key").await.is_err());
+        // It is not told apart from what exists, from wherever it is reached.
+        for path in [
+            "data/later/key/x",
+            "data/deep/../later/key/x",
+            "data/deep/../../data/later/key/x",
+        ] {
+            assert_eq!(
+                guest.read(path).await.err(),
+                Some(ErrorCode::NotPermitted),
+                "{path}"
+            );
+        }
         guest.write("data/later/other", b"x").await.unwrap();
         assert!(
             guest
