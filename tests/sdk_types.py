@@ -97,7 +97,8 @@ def anthropic(check):
     block = strict(ContentBlockParam)
 
     def with_blocks(body):
-        check(body)
+        # Only earlier models have these; the SDK removed them.
+        check({name: value for name, value in body.items() if name not in {"temperature", "top_p"}})
         for message in body["messages"]:
             for part in message["content"] if isinstance(message["content"], list) else []:
                 block(part)
@@ -125,8 +126,9 @@ def gemini(body):
         types.GenerationConfig.model_validate(body["generationConfig"])
 
 
-# Fields that the server accepts (`api/types.go`: `Message.ToolCallID`, `ToolCall.ID`, `ToolCallFunction.Index`) and the SDK does not have.
-OF_OLLAMA_SERVER = {"tool_call_id", "id", "index"}
+# Fields that the server accepts (`api/types.go`: `Message.ToolCallID`, `ToolCall.ID`, `ToolCallFunction.Index`,
+# `ChatRequest.Truncate`, `ChatRequest.Shift`) and the SDK does not have.
+OF_OLLAMA_SERVER = {"tool_call_id", "id", "index", "truncate", "shift"}
 
 
 def ollama(body):
@@ -154,6 +156,11 @@ def ollama(body):
         lost(message, Message.model_validate(message).model_dump(exclude_unset=True), "/messages")
 
 
+def ollama_show(body):
+    if list(body) != ["model"] or not isinstance(body["model"], str):
+        raise ValueError("only the name of the model is sent")
+
+
 def checks():
     from anthropic.types.message_create_params import MessageCreateParamsStreaming
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
@@ -167,6 +174,7 @@ def checks():
         ("/messages", "anthropic", anthropic(strict(MessageCreateParamsStreaming))),
         (":streamGenerateContent", "google-genai", gemini),
         ("/api/chat", "ollama", ollama),
+        ("/api/show", "ollama show", ollama_show),
     ]
 
 
