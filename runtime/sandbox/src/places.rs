@@ -1,5 +1,7 @@
 //! Files and URLs in the arguments of a call, resolved under the grants of its tool.
 
+use std::ffi::OsString;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
@@ -22,6 +24,9 @@ const MAX_RESOLVED: usize = 256;
 
 /// Maximum number of parts of all these paths. Each is looked up in the file system, before the call starts.
 const MAX_PARTS: usize = 4_096;
+
+/// Maximum number of symbolic links in one path, as on Linux. A path with more may lead anywhere.
+const MAX_LINKS: u32 = 40;
 
 /// Returns the files and URLs that the arguments refer to.
 pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<ArgumentPlace> {
@@ -141,9 +146,9 @@ fn path(pointer: String, text: &str, dirs: &[DirGrant], left: &mut Left) -> Argu
         Some((grant, rest)) => {
             let named = grant.host.join(rest);
             // The path as written may pass through a link and up again, which differs from its normalized form.
-            let written = below(&format!("/{}", text.trim_start_matches('/')), &grant.guest)
-                .map_or_else(|| named.clone(), |rest| grant.host.join(rest));
-            let real = resolves.then(|| real(&written, &mut left.parts)).flatten();
+            let written = format!("/{}", text.trim_start_matches('/'));
+            let written = below(&written, &grant.guest).unwrap_or(rest);
+            let real = resolves.then(|| real(grant, written, &mut left.parts)).flatten();
             (Some(shown(&named)), real.as_deref().map(shown))
         }
     };
@@ -179,43 +184,133 @@ fn absolute(text: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Resolves links part by part, like the system, as far as the path exists. Returns `None` if no parts are left.
-fn real(written: &Path, left: &mut usize) -> Option<PathBuf> {
-    let mut here = PathBuf::new();
-    // The longest part of `here` that exists.
-    let mut existing = PathBuf::new();
-    for part in written.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                here.pop();
-                if existing.starts_with(&here) {
-                    existing.clone_from(&here);
-                }
+/// Resolves links part by part, as the tool sees them, as far as the path exists. Returns `None` if no parts are left, or
+/// if a part cannot be looked up.
+fn real(grant: &DirGrant, rest: &str, left: &mut usize) -> Option<PathBuf> {
+    let view = View::of(grant);
+    let mut here = view.root.clone();
+    // The part of `here` that exists, and the parts still to be resolved, the last one first.
+    let mut existing = here.clone();
+    let mut parts = parts(Path::new(rest));
+    let (mut links, mut is_changed) = (0, false);
+    while let Some(part) = parts.pop() {
+        *left = left.checked_sub(1)?;
+        if part == ".." {
+            here.pop();
+            if existing.starts_with(&here) {
+                existing.clone_from(&here);
             }
-            part => {
-                *left = left.checked_sub(1)?;
-                here.push(part);
-                // Missing or inaccessible parts are kept as written.
-                let Ok(found) = here.symlink_metadata() else {
-                    continue;
-                };
-                if found.is_symlink()
-                    && let Ok(real) = here.canonicalize()
-                {
-                    here = real;
+            continue;
+        }
+        // Below what is missing nothing exists.
+        let is_missing = here != existing;
+        here.push(part);
+        if is_missing {
+            continue;
+        }
+        let (entry, is_upper) = view.entry(&here).ok()?;
+        is_changed |= is_upper;
+        match entry {
+            Entry::Missing => {}
+            Entry::Other => existing.clone_from(&here),
+            Entry::Link(target) => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return None;
+                }
+                here.pop();
+                if target.has_root() {
+                    here = PathBuf::from("/");
                 }
                 existing.clone_from(&here);
+                parts.extend(self::parts(&target));
             }
         }
     }
-    // Of names that differ in case only, some file systems take one for the other.
-    let real = existing.canonicalize().unwrap_or_else(|_| existing.clone());
+    // Of names that differ in case only, some file systems take one for the other. What was changed in an overlay may have
+    // the name of a link below.
+    let real = match is_changed {
+        true => existing.clone(),
+        false => existing.canonicalize().unwrap_or_else(|_| existing.clone()),
+    };
     Some(match here.strip_prefix(&existing) {
         Ok(rest) if rest == Path::new("") => real,
         Ok(rest) => real.join(rest),
         Err(_) => here,
     })
+}
+
+/// Returns the names and `..` of a path, the last one first.
+fn parts(path: &Path) -> Vec<OsString> {
+    let kept = path.components().rev().filter_map(|part| match part {
+        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    });
+    kept.collect()
+}
+
+/// A granted directory as its tool sees it: with a scratch overlay, both layers together.
+struct View {
+    root: PathBuf,
+    overlay: Option<PathBuf>,
+}
+
+/// What is at a path without links.
+enum Entry {
+    Missing,
+    Link(PathBuf),
+    Other,
+}
+
+impl View {
+    fn of(grant: &DirGrant) -> Self {
+        Self {
+            root: grant.host.canonicalize().unwrap_or_else(|_| grant.host.clone()),
+            overlay: grant.overlay.clone(),
+        }
+    }
+
+    /// Returns what is at a path, and whether it was made in the overlay.
+    fn entry(&self, path: &Path) -> io::Result<(Entry, bool)> {
+        if let Some(overlay) = &self.overlay
+            && let Ok(below) = path.strip_prefix(&self.root)
+        {
+            match entry(&overlay.join("upper").join(below))? {
+                Entry::Missing => {}
+                upper => return Ok((upper, true)),
+            }
+            if is_hidden(&overlay.join("gone").join(below))? {
+                return Ok((Entry::Missing, true));
+            }
+        }
+        Ok((entry(path)?, false))
+    }
+}
+
+fn entry(path: &Path) -> io::Result<Entry> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => path.read_link().map(Entry::Link),
+        Ok(_) => Ok(Entry::Other),
+        Err(error) if is_missing(&error) => Ok(Entry::Missing),
+        Err(error) => Err(error),
+    }
+}
+
+/// True if a path of the lower layer was removed: there is a file at it, or at one of its parents.
+fn is_hidden(gone: &Path) -> io::Result<bool> {
+    match gone.symlink_metadata() {
+        Ok(found) => Ok(!found.is_dir()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
+        Err(error) if is_missing(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn shown(path: &Path) -> String {
@@ -348,15 +443,10 @@ mod tests {
     fn parts_are_resolved_in_a_limited_number() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let above = root
-            .components()
-            .filter(|part| matches!(part, Component::Normal(_)))
-            .count()
-            + 1;
         for (parts, is_unresolved) in [(MAX_PARTS, false), (MAX_PARTS + 1, true)] {
             // Two paths, of which the second has the last parts.
             let first = parts / 2;
-            let text = |parts: usize| vec!["a"; parts - above].join("/");
+            let text = |parts: usize| vec!["a"; parts].join("/");
             let arguments = json!({ "paths": [text(first), text(parts - first)] });
             let found = of(&arguments, &json!({}), &[grant(&root, "/")]);
             assert_eq!(
@@ -364,6 +454,93 @@ mod tests {
                 [false, is_unresolved],
                 "{parts}"
             );
+        }
+    }
+
+    /// Guests, paths of arguments and where they lead, in a directory with an overlay: `way` was made in it as a link,
+    /// `notes` was removed and made as a link, `both` was removed and made as a directory where a link is below.
+    #[test]
+    fn path_is_resolved_through_the_scratch_overlay() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (lower, overlay) = (root.join("lower"), root.join("overlay"));
+        let link = |target: &str, at: PathBuf| std::os::unix::fs::symlink(target, at).unwrap();
+        for made in ["private", "notes", "gone"] {
+            std::fs::create_dir_all(lower.join(made)).unwrap();
+        }
+        link("private", lower.join("both"));
+        link("private", lower.join("below"));
+        for made in ["upper/both", "upper/kept", "gone/kept", "work", "base"] {
+            std::fs::create_dir_all(overlay.join(made)).unwrap();
+        }
+        link("private", overlay.join("upper/way"));
+        link("private", overlay.join("upper/notes"));
+        link("../way/./x", overlay.join("upper/kept/twice"));
+        link("nowhere", overlay.join("upper/dangling"));
+        link("round", overlay.join("upper/round"));
+        std::fs::write(overlay.join("upper/kept/plain"), "").unwrap();
+        for gone in ["notes", "both", "gone", "kept/b"] {
+            std::fs::write(overlay.join("gone").join(gone), "").unwrap();
+        }
+        std::fs::create_dir(lower.join("kept")).unwrap();
+        link("../private", lower.join("kept/b"));
+        link("../private", lower.join("kept/c"));
+        let dirs = [DirGrant {
+            overlay: Some(overlay),
+            ..grant(&lower, "/")
+        }];
+        for (text, real) in [
+            ("private/key", Some("private/key")),
+            ("way/key", Some("private/key")),
+            ("way/../x", Some("x")),
+            ("notes/key", Some("private/key")),
+            ("both/key", Some("both/key")),
+            ("below/key", Some("private/key")),
+            ("gone/key", Some("gone/key")),
+            ("kept/plain", Some("kept/plain")),
+            ("kept/new", Some("kept/new")),
+            ("kept/b/key", Some("kept/b/key")),
+            ("kept/c/key", Some("private/key")),
+            ("kept/twice/y", Some("private/x/y")),
+            ("dangling", Some("nowhere")),
+            ("round/x", None),
+        ] {
+            let found = of(&json!({ "path": text }), &json!({}), &dirs);
+            let real = real.map(|path| lower.join(path).display().to_string());
+            assert_eq!(found[0].real, real, "{text}");
+            assert_eq!(found[0].is_unresolved, real.is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn link_to_what_is_missing_leads_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("private")).unwrap();
+        std::os::unix::fs::symlink("private/new", root.join("way")).unwrap();
+        std::os::unix::fs::symlink("/elsewhere/x", root.join("out")).unwrap();
+        for (text, real) in [
+            ("way", root.join("private/new")),
+            ("way/a/../b", root.join("private/new/b")),
+            ("out/a", "/elsewhere/x/a".into()),
+        ] {
+            let found = of(&json!({ "path": text }), &json!({}), &[grant(&root, "/")]);
+            assert_eq!(found[0].real, Some(shown(&real)), "{text}");
+        }
+    }
+
+    #[test]
+    fn path_that_cannot_be_looked_up_may_lead_anywhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        // A name has at most 255 bytes.
+        for (length, is_unresolved) in [(255, false), (256, true)] {
+            let found = of(
+                &json!({ "path": "x".repeat(length) }),
+                &json!({}),
+                &[grant(&root, "/")],
+            );
+            assert_eq!(found[0].is_unresolved, is_unresolved, "{length}");
         }
     }
 
