@@ -432,3 +432,40 @@ fn json_reports_why_call_did_not_start() {
         .ended(2);
     assert_eq!(seen.json()["error"]["kind"], "invalid_arguments");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn file_name_that_is_not_utf8_hides_no_other_file() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let user = User::new();
+    for name in ["a.txt", "m/b.txt", "z.txt"] {
+        user.file(name, "needle");
+    }
+    for name in [b"caf\xe9.txt".as_slice(), b"m/\xff"] {
+        std::fs::write(user.work().join(std::ffi::OsStr::from_bytes(name)), "needle").unwrap();
+    }
+    let listed = user
+        .run(&["call", "files_list", "{\"depth\": 2}", "--grant", "read=."])
+        .ended(0);
+    for name in [
+        "a.txt\t6",
+        "caf\\xe9.txt\t",
+        "m/b.txt\t6",
+        "m/\\xff\t",
+        "z.txt\t6",
+    ] {
+        assert!(listed.stdout.contains(name), "{name}: {}", listed.stdout);
+    }
+    let found = user
+        .run(&[
+            "call",
+            "files_search",
+            "{\"pattern\": \"needle\"}",
+            "--grant",
+            "read=.",
+        ])
+        .ended(0);
+    for name in ["a.txt", "m/b.txt", "z.txt"] {
+        assert!(found.stdout.contains(name), "{name}: {}", found.stdout);
+    }
+}

@@ -11,7 +11,7 @@ use wasmtime_wasi::{FsPerms, OpenMode};
 use super::denied::Use;
 use super::dir::{ON_THIS_THREAD, dir_descriptor};
 use super::layered::Need;
-use super::listing::Listing;
+use super::listing::{Listing, is_escaped};
 use super::open::{Mode, Opened};
 use super::preopen::Handle;
 use super::quota::{QuotaExceeded, cost};
@@ -464,10 +464,11 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<types::MetadataHashValue> {
         self.permit(&fd, &path, Right::Read)?;
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let is_listed = |error: &FsError| {
+            is(error, ErrorCode::NotPermitted) || (is(error, ErrorCode::NoEntry) && is_escaped(&path))
+        };
         let at = match self.locate(&fd, &path, Need::Look { follow }) {
-            Err(error) if !follow && is_name(&path) && is(&error, ErrorCode::NotPermitted) => {
-                return Ok(hash_of_name(&path));
-            }
+            Err(error) if !follow && is_name(&path) && is_listed(&error) => return Ok(hash_of_name(&path)),
             at => at?,
         };
         let hash = self
@@ -475,7 +476,10 @@ impl types::HostDescriptor for FilesView<'_> {
             .metadata_hash_at(at.fd(), not_again(), at.path.clone())
             .await;
         self.leave(&at);
-        hash
+        match hash {
+            Err(error) if !follow && is_name(&path) && is_listed(&error) => Ok(hash_of_name(&path)),
+            hash => hash,
+        }
     }
 }
 
@@ -503,7 +507,7 @@ fn is_name(path: &str) -> bool {
     !matches!(path, "" | "." | "..") && !path.contains('/')
 }
 
-/// Replaces the metadata hash of a denied file and reveals no more than its listing. The C library requests the hash of
+/// Replaces the metadata hash of a denied file, or of one whose name is not UTF-8, and reveals no more than its listing. The C library requests the hash of
 /// each entry and ends a listing if it fails, so that one denied name would hide all entries after it.
 fn hash_of_name(name: &str) -> types::MetadataHashValue {
     let mut hasher = DefaultHasher::new();

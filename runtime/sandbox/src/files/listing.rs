@@ -70,8 +70,10 @@ impl Listing {
         })
     }
 
-    /// Returns the next entry; `None` at the end. A name that is not UTF-8 is an error, after which the listing
-    /// continues; with an overlay such names are omitted.
+    /// Returns the next entry; `None` at the end.
+    ///
+    /// Paths of guests are UTF-8, so that no guest can open a file with another name. Such a name is listed in an
+    /// [`escaped`] form, with an unknown type. An error would end the listing in most guests, and hide other files.
     pub(super) async fn next(&mut self) -> FsResult<Option<DirectoryEntry>> {
         let mut passed_over = 0;
         loop {
@@ -79,9 +81,8 @@ impl Listing {
             if passed_over % PIECE == 0 {
                 tokio::task::yield_now().await;
             }
-            let (dir, is_layer) = match &mut self.entries {
-                Entries::Plain(dir) => (dir, false),
-                Entries::Upper(dir, _) | Entries::Lower(dir, _) => (dir, true),
+            let dir = match &mut self.entries {
+                Entries::Plain(dir) | Entries::Upper(dir, _) | Entries::Lower(dir, _) => dir,
                 Entries::End => return Ok(None),
             };
             let Some(entry) = dir.read() else {
@@ -89,13 +90,15 @@ impl Listing {
                 continue;
             };
             let entry = entry.map_err(io::Error::from)?;
-            let name = match entry.file_name().to_str() {
+            let (name, kind) = match entry.file_name().to_str() {
                 Ok("." | "..") => continue,
-                Ok(name) => name.to_owned(),
-                Err(_) if is_layer => continue,
-                Err(_) => return Err(ErrorCode::IllegalByteSequence.into()),
+                Ok(name) => (name.to_owned(), kind(dir, &entry)?),
+                Err(_) => {
+                    let name = escaped(entry.file_name().to_bytes());
+                    (name, Some(DescriptorType::Unknown))
+                }
             };
-            let Some(kind) = kind(dir, &entry)? else { continue };
+            let Some(kind) = kind else { continue };
             if self.is_new(&name)? {
                 return Ok(Some(DirectoryEntry { type_: kind, name }));
             }
@@ -171,6 +174,26 @@ fn child(path: &str, name: &str) -> String {
     }
 }
 
+/// Name in which each byte that is not part of UTF-8 is replaced by `\xNN`, in hexadecimal.
+fn escaped(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// True if a name can be the escaped form of one that is not UTF-8.
+pub(super) fn is_escaped(name: &str) -> bool {
+    let is_byte = |code: &str| u8::from_str_radix(code, 16).is_ok_and(|byte| !byte.is_ascii());
+    name.split("\\x")
+        .skip(1)
+        .any(|rest| rest.get(..2).is_some_and(is_byte))
+}
+
 /// Returns the type of an entry; `None` if it was removed. Most file systems return it with the name.
 fn kind(dir: &Dir, entry: &rustix::fs::DirEntry) -> io::Result<Option<DescriptorType>> {
     let mut found = entry.file_type();
@@ -198,6 +221,26 @@ fn type_of(found: FileType) -> DescriptorType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_escaped() {
+        for (name, expected) in [
+            (b"a\xffb".as_slice(), "a\\xffb"),
+            (b"\xe9t\xe9", "\\xe9t\\xe9"),
+            ("été".as_bytes(), "été"),
+            (b"\xc3", "\\xc3"),
+        ] {
+            assert_eq!(escaped(name), expected);
+            assert_eq!(is_escaped(expected), expected.contains("\\x"));
+        }
+    }
+
+    #[test]
+    fn name_with_another_escape_is_no_escaped_one() {
+        for name in ["a\\x41", "a\\x", "\\xg0", "\\x+f", "x80"] {
+            assert!(!is_escaped(name), "{name}");
+        }
+    }
 
     #[test]
     fn each_kind_of_entry_has_its_type() {
