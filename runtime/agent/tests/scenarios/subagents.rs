@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{DataFlow, TurnOutcome};
-use toolcell_core::{BoxFuture, Event, Message, ToolError};
+use toolcell_core::{BoxFuture, Event, Message, Schema, ToolError};
 
 use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, slow_tool, text_of};
@@ -54,6 +54,26 @@ async fn agent_as_tool_reports_progress_and_one_receipt() {
         .filter(|event| matches!(event, Event::CallProgress { .. }))
         .count();
     assert_eq!(progress, 2);
+}
+
+#[tokio::test]
+async fn agent_with_an_answer_schema_answers_with_its_value() {
+    let inner = Script::new([Say::Text(r#"{"n": 42}"#)]);
+    let outer = Script::new([call("1", "counter", &json!({"task": "Count"})), Say::Text("")]);
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+    let counter = agent(&inner)
+        .answer_schema(Schema::parse(schema).unwrap())
+        .build()
+        .unwrap()
+        .as_tool("counter", "Counts")
+        .unwrap();
+    let mut session = agent(&outer).tool(counter).build().unwrap().session();
+    let report = session.ask("Go").await.unwrap();
+    let result = &report.calls[0].result;
+    assert_eq!(
+        (text_of(&result.content), &result.structured),
+        (r#"{"n": 42}"#.to_owned(), &Some(json!({"n": 42})))
+    );
 }
 
 #[tokio::test]
