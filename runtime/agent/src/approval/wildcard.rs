@@ -87,6 +87,7 @@ mod tests {
             ("a*b*b", "abb", true),
             ("*ab*ab*", "aab", false),
             ("*ab*ab*", "aabab", true),
+            ("*a*a*", "a", false),
             ("a?c", "abc", false),
             ("", "a", false),
             ("", "", true),
