@@ -116,6 +116,19 @@ mod tests {
     use crate::testing::{Say, Script, call, tool};
     use crate::{Agent, LoopState};
 
+    #[test]
+    fn provider_is_named_by_its_service() {
+        for (provider, name) in [
+            ("anthropic", "anthropic"),
+            ("openai", "openai"),
+            ("responses", "openai"),
+            ("gemini", "gcp.gemini"),
+            ("vertex", "gcp.vertex_ai"),
+        ] {
+            assert_eq!(super::conventional(provider), name);
+        }
+    }
+
     #[derive(Clone, Default)]
     struct Buffer(Arc<Mutex<Vec<u8>>>);
 

@@ -127,6 +127,8 @@ pub(crate) enum Say {
     Raw(Vec<Part>, StopReason, Vec<&'static str>),
     /// Text of a provider that reports no token counts.
     Unmeasured(&'static str),
+    /// Text, with the token counts of input and output.
+    Measured(&'static str, u64, u64),
     /// Some text, then an error.
     Fail(&'static str, ProviderErrorKind),
     /// Some text, then the end of the stream.
@@ -261,6 +263,15 @@ impl Provider for Script {
                 parts: parts(said, &[]),
                 stop: StopReason::Complete,
                 usage: None,
+            }))],
+            Say::Measured(said, input, output) => vec![Ok(Delta::Finished(Completion {
+                parts: parts(said, &[]),
+                stop: StopReason::Complete,
+                usage: Some(Usage {
+                    input,
+                    output,
+                    ..Usage::default()
+                }),
             }))],
             Say::Raw(parts, stop, names) => begun(names).into_iter().chain([done(parts, stop)]).collect(),
             Say::Fail(said, kind) => text(said).into_iter().chain([error(kind)]).collect(),

@@ -1,5 +1,8 @@
 //! Budgets of requests to the model.
 
+use toolcell_agent::LoopState;
+use toolcell_core::event::NoticeLevel;
+
 use super::*;
 
 #[tokio::test]
@@ -144,10 +147,57 @@ async fn budget_ends_a_session_without_token_counts() {
         }
         assert_eq!(outcomes[0], TurnOutcome::Completed);
         assert!(matches!(outcomes[2], TurnOutcome::Budget { .. }), "{outcomes:?}");
-        let told = recorded.all().into_iter().filter(|event| {
-            matches!(event, toolcell_core::Event::Notice { text, .. } if text.contains("no token counts"))
-        });
-        assert_eq!(told.count(), 1);
+        assert_eq!(said_estimated(&recorded), 1);
         assert!(session.state().spent().tokens() > 20);
     }
+}
+
+/// Number of notices that tokens are estimated.
+fn said_estimated(recorded: &RecordedEvents) -> usize {
+    let told = recorded
+        .all()
+        .into_iter()
+        .filter(|event| matches!(event, Event::Notice { text, .. } if text.contains("no token counts")));
+    told.count()
+}
+
+#[tokio::test]
+async fn token_counts_of_zero_are_estimated() {
+    for (input, output, is_estimated) in [(0, 0, true), (7, 0, false), (0, 7, false)] {
+        let script = Script::new([Say::Measured("An answer.", input, output)]);
+        let mut session = agent(&script).build().unwrap().session();
+        let usage = session.ask("Go").await.unwrap().usage;
+        let is_kept = (usage.input, usage.output) == (input, output);
+        assert_eq!(is_kept, !is_estimated, "{usage:?}");
+        assert!(
+            !is_estimated || (usage.input > 0 && usage.output > 0),
+            "{usage:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn estimates_are_announced_whatever_was_said_before() {
+    let script = Script::new([Say::Unmeasured("An answer.")]);
+    let policy = LoopPolicy {
+        budget: Budget {
+            tokens: Some(1_000),
+            ..Budget::default()
+        },
+        ..LoopPolicy::default()
+    };
+    let mut state = LoopState::new("s");
+    state.apply(&Event::Notice {
+        level: NoticeLevel::Warning,
+        text: "something else".into(),
+    });
+    let recorded = RecordedEvents::default();
+    let agent = agent(&script).policy(policy.clone()).build().unwrap();
+    assert_eq!(agent.policy().budget, policy.budget);
+    let mut session = agent.session_from(state);
+    session
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(said_estimated(&recorded), 1);
 }
