@@ -74,6 +74,7 @@ mod sandbox;
 mod tool;
 
 pub use component::{Component, Description, Digest, Identity, InvalidDigest};
+pub use egress::address::is_public_address;
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use error::{CacheError, CompileLimit, EngineError, LoadError};
 pub use files::overlay;

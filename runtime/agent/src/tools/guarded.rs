@@ -174,6 +174,7 @@ mod tests {
             reads_private,
             untrusted_content,
             can_send_out,
+            ..DataFlow::default()
         }
     }
 

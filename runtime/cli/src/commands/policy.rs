@@ -105,8 +105,6 @@ impl Explain {
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let loaded = selection::load(&loader, &self.tools, console).await?;
         let hooks = loader.hooks().await?;
-        let is_open = data_flow::is_open(loaded.iter().map(|loaded| &loaded.settings));
-        let row = |loaded| row(loaded, is_open);
         let rows: Vec<Row> = loaded.iter().map(row).chain(hooks.iter().map(hook_row)).collect();
         let paths = combinations(&rows);
         if self.json {
@@ -129,8 +127,8 @@ impl Explain {
     }
 }
 
-fn row(loaded: &Loaded, is_open: bool) -> Row {
-    let reasons = data_flow::reasons(&loaded.settings, &loaded.component.abilities(), is_open);
+fn row(loaded: &Loaded) -> Row {
+    let reasons = data_flow::reasons(&loaded.settings, &loaded.component.abilities());
     Row {
         name: text!("{}", Name(&loaded.settings.name)),
         denied: denied(&loaded.settings),
@@ -205,9 +203,16 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<Text>], settings: &Settings
             continue;
         }
         let words = [
-            (row.flow.reads_private, "reads private data"),
+            (
+                row.flow.reads_private || row.flow.reads_service,
+                "reads private data",
+            ),
             (row.flow.untrusted_content, "brings in untrusted content"),
-            (row.flow.can_send_out, "can send data out"),
+            (row.flow.can_send_elsewhere, "can send data out"),
+            (
+                row.flow.can_send_out && !row.flow.can_send_elsewhere,
+                "can send data to its services only",
+            ),
         ];
         let words = words
             .into_iter()
@@ -280,6 +285,7 @@ mod tests {
                 reads_private,
                 untrusted_content,
                 can_send_out,
+                ..DataFlow::default()
             },
         }
     }

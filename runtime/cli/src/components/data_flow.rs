@@ -2,9 +2,12 @@
 //! content, network egress. A prompt injection needs all three to exfiltrate data (Simon Willison, "the lethal
 //! trifecta"); each alone is harmless.
 
-use toolcell_core::Grant;
+use std::net::IpAddr;
+
 use toolcell_core::event::DataFlow;
-use toolcell_sandbox::Ability;
+use toolcell_core::policy::HttpGrant;
+use toolcell_core::{Grant, SecretBinding};
+use toolcell_sandbox::{Ability, is_public_address};
 
 use crate::components::loader::{Loaded, LoadedHook};
 use crate::config::ToolSettings;
@@ -23,13 +26,11 @@ pub(crate) fn of_tools<'a>(
     loaded: impl IntoIterator<Item = &'a Loaded>,
     hooks: DataFlow,
 ) -> Vec<(String, DataFlow)> {
-    let loaded: Vec<&Loaded> = loaded.into_iter().collect();
-    let is_open = is_open(loaded.iter().map(|loaded| &loaded.settings));
     loaded
         .into_iter()
         .flat_map(|loaded| {
             let abilities = loaded.component.abilities();
-            let own = total(&reasons(&loaded.settings, &abilities, is_open));
+            let own = total(&reasons(&loaded.settings, &abilities));
             let flow = own.union(hooks);
             loaded
                 .tools
@@ -49,42 +50,21 @@ pub(crate) fn of_hooks(hooks: &[LoadedHook]) -> DataFlow {
 
 /// Returns the labels of one hook, by grant.
 pub(crate) fn of_hook(hook: &LoadedHook) -> Vec<Reason> {
-    reasons(
-        &hook.settings.component,
-        &hook.component.identity().abilities(),
-        true,
-    )
+    reasons(&hook.settings.component, &hook.component.identity().abilities())
 }
 
-/// True if one of the components can send requests to others than private networks and the origins that get secrets. What
-/// comes from those is private, but can be sent nowhere else.
-pub(crate) fn is_open<'a>(components: impl IntoIterator<Item = &'a ToolSettings>) -> bool {
-    let components: Vec<&ToolSettings> = components.into_iter().collect();
-    let bindings = components.iter().flat_map(|component| &component.bindings);
-    let hosts: Vec<&str> = bindings
-        .flat_map(|binding| &binding.origins)
-        .filter_map(|origin| origin.split_once("://")?.1.split(':').next())
-        .collect();
-    let mut grants = components.iter().flat_map(|component| &component.grants);
-    grants.any(|line| match &line.grant {
-        Grant::Http(http) => !http.private && !hosts.contains(&http.host.as_str()),
-        _ => false,
-    })
-}
-
-/// Returns the grants and secrets of a component that its imports can use, with the labels of each. `is_open` is that of
-/// all components together ([`is_open`]).
-pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability], is_open: bool) -> Vec<Reason> {
-    let reads_private = is_open && abilities.contains(&Ability::Http);
+/// Returns the grants and secrets of a component that its imports can use, with the labels of each. They depend on no other
+/// component, because a session goes on with other components, and calls agents that have others.
+pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Reason> {
     let secrets = settings
         .bindings
         .iter()
-        .filter(|_| reads_private)
+        .filter(|_| abilities.contains(&Ability::Http))
         .map(|binding| Reason {
             grant: format!("secret {}", binding.name),
             // A secret gives access to what is not public.
             flow: DataFlow {
-                reads_private: true,
+                reads_service: true,
                 ..DataFlow::default()
             },
         });
@@ -109,15 +89,7 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability], is_open: b
                 ),
                 // A value written into the grant is not a secret of the environment.
                 Grant::Env { value: Some(_), .. } => (Ability::Environment, DataFlow::default()),
-                // Even a GET sends data: in its path and query. A private network has what is not public.
-                Grant::Http(http) => (
-                    Ability::Http,
-                    DataFlow {
-                        reads_private: http.private && is_open,
-                        untrusted_content: true,
-                        can_send_out: true,
-                    },
-                ),
+                Grant::Http(http) => (Ability::Http, of_http(http, &settings.bindings)),
                 // A stored value may come from any session, and from anything read in one.
                 Grant::Bucket(_) => (
                     Ability::KeyValue,
@@ -139,6 +111,37 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability], is_open: b
         .collect()
 }
 
+/// Returns the labels of a grant of requests. Even a GET sends data: in its path and query.
+fn of_http(http: &HttpGrant, bindings: &[SecretBinding]) -> DataFlow {
+    let address = http.host.trim_start_matches('[').trim_end_matches(']');
+    let address: Option<IpAddr> = address.parse().ok();
+    let is_public = address.is_some_and(is_public_address);
+    let is_pattern = http.host.contains('*');
+    let is_private_network = http.private && !is_public && !is_pattern;
+    // What is written into a public service, others may read there.
+    let only_reads =
+        (http.methods.iter()).all(|method| matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS"));
+    let is_service = only_reads && bindings.iter().any(|binding| is_bound(binding, &http.host));
+    DataFlow {
+        // A private network has what is not public.
+        reads_service: http.private && !is_public,
+        untrusted_content: true,
+        can_send_out: true,
+        can_send_elsewhere: !is_private_network && !is_service,
+        ..DataFlow::default()
+    }
+}
+
+/// True if requests to this host, which is no pattern, carry the secret.
+fn is_bound(binding: &SecretBinding, host: &str) -> bool {
+    binding.origins.iter().any(|origin| {
+        let rest = origin
+            .split_once("://")
+            .and_then(|(_, rest)| rest.strip_prefix(host));
+        rest.is_some_and(|port| port.is_empty() || port.starts_with(':'))
+    })
+}
+
 /// Returns the union of all labels.
 pub(crate) fn total(reasons: &[Reason]) -> DataFlow {
     reasons
@@ -149,7 +152,6 @@ pub(crate) fn total(reasons: &[Reason]) -> DataFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolcell_core::SecretBinding;
     use toolcell_core::secret::{SecretPlacement, SecretResponses};
 
     use crate::config::settings::GrantLine;
@@ -168,18 +170,39 @@ mod tests {
         let source = ComponentSource::File(Sourced::flag("TOOL", "/x.wasm".into()));
         let mut settings = ToolSettings::new("x", source);
         settings.grants = lines(grants);
-        let is_open = is_open([&settings]);
-        total(&reasons(&settings, abilities, is_open))
+        total(&reasons(&settings, abilities))
     }
 
     #[test]
     fn private_data_over_http_counts_if_it_can_be_sent_elsewhere() {
         let all = [Ability::Http];
-        let reads_private = |grants: &[&str]| flow(grants, &all).reads_private;
-        assert!(!reads_private(&["http-private=intranet.example"]));
-        assert!(reads_private(&["http-private=intranet.example", "http=*"]));
-        assert!(!reads_private(&["http=a.com"]));
+        for (grants, reads_service, can_send_elsewhere) in [
+            (&["http-private=intranet.example"][..], true, false),
+            (
+                &["http=http://10.0.0.1", "http=POST http://[::1]:80"],
+                true,
+                false,
+            ),
+            (&["http-private=intranet.example", "http=*"], true, true),
+            (&["http=a.com"], false, true),
+            // A pattern also reaches public hosts, and a public address is no private network.
+            (&["http-private=*"], true, true),
+            (&["http-private=https://*.intranet.example"], true, true),
+            (&["http=https://1.1.1.1"], false, true),
+            (&["http=https://[2606:4700::1]"], false, true),
+        ] {
+            let flow = flow(grants, &all);
+            assert!(
+                flow.can_send_out && flow.untrusted_content && !flow.reads_private,
+                "{grants:?}"
+            );
+            let services = (flow.reads_service, flow.can_send_elsewhere);
+            assert_eq!(services, (reads_service, can_send_elsewhere), "{grants:?}");
+        }
+    }
 
+    #[test]
+    fn origin_of_a_secret_is_a_service_unless_written_to() {
         let source = ComponentSource::File(Sourced::flag("TOOL", "/x.wasm".into()));
         let mut settings = ToolSettings::new("x", source);
         settings.bindings = vec![SecretBinding {
@@ -192,16 +215,21 @@ mod tests {
             paths: Vec::new(),
             responses: SecretResponses::Any,
         }];
-        for (grants, is_private) in [
+        for (grants, is_complete) in [
             (&["http=api.example.com"][..], false),
+            (&["http=GET,HEAD,OPTIONS https://api.example.com/v1"], false),
+            (&["http=GET,POST api.example.com"], true),
+            (&["http=DELETE api.example.com"], true),
             (&["http=api.example.com", "http=example.org"], true),
             (&["http=*.example.com"], true),
         ] {
             settings.grants = lines(grants);
-            let is_open = is_open([&settings]);
-            let flow = total(&reasons(&settings, &all, is_open));
-            assert_eq!(flow.reads_private, is_private, "{grants:?}");
+            let flow = total(&reasons(&settings, &[Ability::Http]));
+            // Also if nothing can be sent elsewhere: it can be in another session, or by another agent.
+            assert!(flow.reads_service, "{grants:?}");
+            assert_eq!(flow.is_complete(), is_complete, "{grants:?}");
         }
+        assert_eq!(total(&reasons(&settings, &[Ability::Files])), DataFlow::default());
     }
 
     #[test]

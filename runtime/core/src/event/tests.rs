@@ -205,6 +205,7 @@ fn flow_is_complete_with_all_three_kinds() {
         reads_private,
         untrusted_content,
         can_send_out,
+        ..DataFlow::default()
     };
     assert!(!of(true, true, false).union(of(true, false, false)).is_complete());
     assert!(of(true, true, false).union(of(false, false, true)).is_complete());
@@ -217,9 +218,38 @@ fn flow_without_one_of_its_kinds_is_not_complete() {
             reads_private: bits & 1 != 0,
             untrusted_content: bits & 2 != 0,
             can_send_out: bits & 4 != 0,
+            ..DataFlow::default()
         };
         assert_eq!(flow.is_complete(), bits == 7, "{flow:?}");
     }
+}
+
+#[test]
+fn data_of_a_service_leaks_if_it_can_be_sent_elsewhere() {
+    let service = DataFlow {
+        reads_service: true,
+        untrusted_content: true,
+        can_send_out: true,
+        ..DataFlow::default()
+    };
+    let elsewhere = DataFlow {
+        can_send_elsewhere: true,
+        ..DataFlow::default()
+    };
+    assert!(!service.is_complete());
+    assert!(service.union(elsewhere).is_complete());
+    let trusted = DataFlow {
+        untrusted_content: false,
+        ..service.union(elsewhere)
+    };
+    assert!(!trusted.is_complete());
+    // Files may not be sent to a service either.
+    let files = DataFlow {
+        reads_private: true,
+        ..DataFlow::default()
+    };
+    assert!(service.union(files).is_complete());
+    assert!(!elsewhere.union(files).is_complete());
 }
 
 #[test]

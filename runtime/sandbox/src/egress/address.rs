@@ -21,6 +21,12 @@ pub(crate) enum Reach {
     Nowhere,
 }
 
+/// Returns `true` for an address of the public internet, and `false` for one of a private network, of this machine, or
+/// with a special purpose.
+pub fn is_public_address(ip: IpAddr) -> bool {
+    reach(ip) == Reach::Public
+}
+
 /// Classifies `ip`.
 pub(crate) fn reach(ip: IpAddr) -> Reach {
     match ip {

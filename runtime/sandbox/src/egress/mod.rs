@@ -17,7 +17,7 @@
 //!
 //! Each request has its own connection, so that no call sees connection state of another.
 
-mod address;
+pub(crate) mod address;
 mod body;
 mod call;
 mod exchange;

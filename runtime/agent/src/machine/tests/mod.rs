@@ -99,6 +99,7 @@ fn machine(plot: &Plot) -> Machine {
         reads_private: bits & 1 != 0,
         untrusted_content: bits & 2 != 0,
         can_send_out: bits & 4 != 0,
+        ..DataFlow::default()
     };
     Machine {
         policy: LoopPolicy {
