@@ -39,7 +39,7 @@ pub mod tool;
 
 pub use error_chain::{SharedError, causes, error_chain};
 pub use event::plan;
-pub use policy::{approval, denial, grant, grant_risk, place, protected};
+pub use policy::{approval, denial, grant, grant_risk, place, protected, url_reading};
 pub use provider::message;
 pub use tool::{content, error, receipt};
 

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 use toolcell_core::place::places_in;
 use toolcell_core::policy::DirGrant;
+use toolcell_core::url_reading::climbs;
 use toolcell_core::{ArgumentPlace, PlaceKind};
 
 use crate::egress::target::{InvalidTarget, MAX_URL, Target};
@@ -68,6 +69,10 @@ fn url(pointer: String, text: &str) -> ArgumentPlace {
         return unresolved(pointer, PlaceKind::Url, text);
     };
     let plain = match Target::parse(url.as_str()) {
+        // Some servers read an upward step in such a path, which then leads anywhere.
+        Ok(target) if climbs(&target.path) => {
+            return unresolved(pointer, PlaceKind::Url, &canonical(&target));
+        }
         Ok(target) => canonical(&target),
         // Not for the network, such as `data:`.
         Err(InvalidTarget::Scheme(url)) => url,
@@ -105,31 +110,24 @@ fn canonical(target: &Target) -> String {
 
 /// Decodes the percent-encoding of unreserved characters, repeatedly, because some servers decode twice.
 fn without_needless_encoding(segment: &str) -> String {
-    let mut text = segment.to_owned();
-    loop {
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text.as_str();
-        while let Some(at) = rest.find('%') {
-            out.push_str(&rest[..at]);
-            let code = rest.get(at + 1..at + 3);
-            let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-            match byte.map(char::from) {
-                Some(c) if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '%') => {
-                    out.push(c);
-                    rest = &rest[at + 3..];
-                }
-                _ => {
-                    out.push('%');
-                    rest = &rest[at + 1..];
-                }
-            }
+    let mut out = String::with_capacity(segment.len());
+    for c in segment.chars() {
+        out.push(c);
+        // What is decoded may end a code as well, such as that of `%25` in `%2541`.
+        while let Some(decoded) = last_unreserved(&out) {
+            out.truncate(out.len() - 3);
+            out.push(decoded);
         }
-        out.push_str(rest);
-        if out.len() == text.len() {
-            return out;
-        }
-        text = out;
     }
+    out
+}
+
+/// Returns the character of the percent-encoding at the end of a text, if it needs none.
+fn last_unreserved(text: &str) -> Option<char> {
+    let code = text.get(text.len().checked_sub(3)?..)?.strip_prefix('%')?;
+    let is_hex = code.bytes().all(|b| b.is_ascii_hexdigit());
+    let c = char::from(u8::from_str_radix(code, 16).ok().filter(|_| is_hex)?);
+    (c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '%')).then_some(c)
 }
 
 fn path(pointer: String, text: &str, dirs: &[DirGrant], left: &mut Left) -> ArgumentPlace {

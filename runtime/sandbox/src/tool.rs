@@ -1,13 +1,15 @@
 //! A tool of a component under a policy, as an implementation of `Tool`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolcell_core::json::inexact_number;
 use toolcell_core::schema::Mismatch;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Limits, Link, Policy, Redactor,
+    ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Limit, Limits, Link, Policy, Redactor,
     RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
@@ -112,6 +114,7 @@ impl ComponentTool {
             bytes_in: byte_len(&call),
         };
         let redactor = self.egress.redactor();
+        let (begun, wall_ms) = (Instant::now(), request.limits.wall_ms);
         let ended = (self.component.base.cells)
             .run_cell(request, ToolRun { call })
             .await;
@@ -124,9 +127,58 @@ impl ComponentTool {
                 }
             })),
         });
-        let mut result = CallResult::from(result).with_receipt(ended.receipt);
+        let result = CallResult::from(result).with_receipt(ended.receipt);
+        let left = Duration::from_millis(wall_ms).saturating_sub(begun.elapsed());
+        let receipt = result.receipt.clone();
+        match tokio::time::timeout(left.max(LEAST), redacted(redactor, result)).await {
+            Ok(result) => result,
+            Err(_) => {
+                let limit = Limit::WallTimeMs(wall_ms);
+                let mut late = CallResult::failed(ToolError::Limit { limit });
+                late.receipt = receipt;
+                redactor.result(&mut late);
+                late
+            }
+        }
+    }
+}
+
+/// Maximum size of a result that is searched for secrets on the thread of the call, in bytes: some milliseconds.
+const AT_ONCE: usize = 64 << 10;
+
+/// Least time for that search, so that a call that ended just before its deadline has its result.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// Removes secrets from a result. The search takes seconds for a long one and many secrets: it runs on a thread of its own,
+/// and ends when nobody waits for it any more.
+async fn redacted(redactor: &Redactor, mut result: CallResult) -> CallResult {
+    let structured = result
+        .structured
+        .as_ref()
+        .map_or(0, |json| json.to_string().len());
+    if redactor.is_empty() || result.byte_len() + structured <= AT_ONCE {
+        redactor.result(&mut result);
+        return result;
+    }
+    let given_up = GivenUp(Arc::default());
+    let redactor = redactor.until(given_up.0.clone());
+    let searched = tokio::task::spawn_blocking(move || {
         redactor.result(&mut result);
         result
+    });
+    searched.await.unwrap_or_else(|_| {
+        CallResult::failed(ToolError::Crashed {
+            cause: "its result could not be searched for secrets".into(),
+        })
+    })
+}
+
+/// Set when this is dropped.
+struct GivenUp(Arc<AtomicBool>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

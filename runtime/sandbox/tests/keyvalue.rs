@@ -18,6 +18,8 @@ use toolcell_core::{
 };
 use toolcell_sandbox::{Ability, Sandbox, SandboxOptions};
 
+const SECRET: &str = "s3cret-value-of-the-user";
+
 /// Opens the bucket `a` and returns two bytes: the result and the error code.
 fn opening() -> Probe {
     Probe {
@@ -129,7 +131,6 @@ impl KeyValueStore for Waiting {
 
 #[tokio::test]
 async fn receipt_of_a_dropped_call_contains_no_secret() {
-    const SECRET: &str = "s3cret-value-of-the-user";
     let asked = Arc::new(Notify::new());
     let sandbox = Sandbox::new(SandboxOptions {
         slots: 4,
@@ -160,4 +161,29 @@ async fn receipt_of_a_dropped_call_contains_no_secret() {
     }
     let observed = observer.observed();
     assert_eq!(observed.receipt().denials[0].target, "[redacted:token]");
+}
+
+#[tokio::test]
+async fn long_result_is_searched_for_secrets_off_the_worker() {
+    let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+    // It answers with its arguments.
+    let component = load(&sandbox, &Probe::default()).await.unwrap();
+    let mut policy = granting("a");
+    policy.grants.secrets =
+        serde_json::from_str(r#"[{"name": "token", "origins": ["https://a.example"], "header": "x-key"}]"#)
+            .unwrap();
+    let mut secrets = Secrets::default();
+    secrets.insert("token", SECRET).unwrap();
+    let tool = component
+        .tools_with_secrets(policy.into(), &secrets)
+        .unwrap()
+        .remove(0);
+    for length in [10, 300_000] {
+        let text = format!("{SECRET}{}{SECRET}", "x".repeat(length));
+        let call = call_of(serde_json::json!({ "text": text }));
+        let result = tool.call(call, observed_context().0).await;
+        let shown = serde_json::to_string(&result).unwrap();
+        assert_eq!(shown.matches("[redacted:token]").count(), 2, "{length}");
+        assert!(!shown.contains(SECRET) && shown.len() > length, "{length}");
+    }
 }

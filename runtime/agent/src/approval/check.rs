@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use toolcell_core::suggest::nearest;
-use toolcell_core::{ToolName, ToolSpec};
+use toolcell_core::{ToolName, ToolSpec, url_reading};
 
 use super::ApprovalRule;
 use super::wildcard::matches;
@@ -34,6 +34,14 @@ pub enum InvalidRule {
         pointer: String,
         /// The pointer that was probably meant.
         like: Option<String>,
+    },
+    /// A pattern for URLs has a host that no URL has in the form that is compared.
+    #[error("the pattern `{}` matches no URL: {reason}", pattern.escape_debug())]
+    UnusableHost {
+        /// Pattern with the host.
+        pattern: String,
+        /// What is wrong, and how to write it.
+        reason: &'static str,
     },
     /// A pointer contains `*`, which has no meaning in a JSON Pointer.
     #[error("`{}` contains `*`: a pointer names one argument, and includes everything in it", pointer.escape_debug())]
@@ -166,10 +174,14 @@ impl ApprovalRule {
     /// Checks the pattern for an argument.
     ///
     /// # Errors
-    /// Returns an error if it is too long.
+    /// Returns an error if it is too long, or a URL with a host that matches none.
     pub fn check_pattern(pattern: &str) -> Result<(), InvalidRule> {
-        match pattern.len() {
-            length if length > MAX_PATTERN => Err(InvalidRule::LongPattern { length }),
+        match (pattern.len(), url_reading::unusable_host(pattern)) {
+            (length, _) if length > MAX_PATTERN => Err(InvalidRule::LongPattern { length }),
+            (_, Some(reason)) => Err(InvalidRule::UnusableHost {
+                pattern: pattern.to_owned(),
+                reason,
+            }),
             _ => Ok(()),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::Value;
-use toolcell_core::{ArgumentPlace, PlaceKind};
+use toolcell_core::{ArgumentPlace, PlaceKind, url_reading};
 
 use super::wildcard::{MAX_WORK, Work, matches};
 use super::{ApprovalRule, Verdict};
@@ -88,8 +88,29 @@ impl<'a> Comparison<'a> {
         self.is_written(argument, pointer, |text| meets(pattern, text))
             || below.any(|place| {
                 place.is_met_by(self.base, |text| {
-                    meets(plain(place), text) || meets(pattern, text)
+                    meets(plain(place), text)
+                        || meets(pattern, text)
+                        || (place.kind == PlaceKind::Url && self.reads_as(pattern, text, meets))
                 })
+            })
+    }
+
+    /// True if a server could read the URL as one that the pattern matches. A pattern without a path is for all of them.
+    fn reads_as(&self, pattern: &str, url: &str, meets: impl Fn(&str, &str) -> bool) -> bool {
+        if self.work.charge(pattern.len() + url.len()).is_err() {
+            return true;
+        }
+        let (pattern, url) = (url_reading::folded(pattern), url_reading::folded(url));
+        let (_, rest) = pattern.split_once("://").unwrap_or(("", &pattern));
+        let is_origin = pattern.contains("://") && !rest.contains(['/', '?']) && !rest.ends_with('*');
+        let without_scheme = url.split_once("://").map(|(_, rest)| rest);
+        [Some(url.as_str()), without_scheme]
+            .into_iter()
+            .flatten()
+            .any(|url| {
+                meets(&pattern, url)
+                    || (is_origin
+                        && (meets(&format!("{pattern}/*"), url) || meets(&format!("{pattern}?*"), url)))
             })
     }
 
@@ -143,7 +164,19 @@ fn in_parts(kind: PlaceKind, pattern: &str, text: &str, fits: impl Fn(&str, &str
         None if wanted.ends_with('*') => (wanted, "*"),
         None => (wanted, "/"),
     };
-    fits(wanted_scheme, scheme) && fits(wanted_origin, origin) && fits(wanted_path, path)
+    let wanted_origin = wanted_origin.to_ascii_lowercase();
+    fits(wanted_scheme, scheme) && fits(&wanted_origin, origin) && is_path_allowed(wanted_path, path, fits)
+}
+
+/// True if path and query match. A `*` in the path matches nothing of the query, unless the pattern ends with it.
+fn is_path_allowed(wanted: &str, path: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
+    let (path, query) = path
+        .split_once('?')
+        .map_or((path, None), |(path, query)| (path, Some(query)));
+    match wanted.split_once('?') {
+        Some((wanted, wanted_query)) => fits(wanted, path) && fits(wanted_query, query.unwrap_or_default()),
+        None => fits(wanted, path) && (query.is_none() || wanted.ends_with('*')),
+    }
 }
 
 /// Removes `.`, empty parts, and `..` after plain names from a path pattern.
@@ -210,6 +243,14 @@ mod tests {
             ("https://a.com", "https://a.com/b", false),
             ("https://a.com/b*", "https://a.com/b/c?d", true),
             ("*", "https://a.com/b", true),
+            ("https://A.com/b", "https://a.com/b", true),
+            ("https://a.com/*/issues", "https://a.com/x/issues", true),
+            ("https://a.com/*/issues", "https://a.com/x/issues?a=1", false),
+            ("https://a.com/*/issues", "https://a.com/x/admin?/issues", false),
+            ("https://a.com/*.json", "https://a.com/delete?.json", false),
+            ("https://a.com/b?page=*", "https://a.com/b?page=2", true),
+            ("https://a.com/b?page=*", "https://a.com/b?x", false),
+            ("https://a.com/b?*", "https://a.com/b", true),
             ("data:*", "data:,a", true),
         ] {
             let place = ArgumentPlace {
@@ -234,6 +275,51 @@ mod tests {
                 "{pattern} {url}"
             );
         }
+    }
+
+    #[test]
+    fn rule_that_denies_meets_every_reading_of_a_url() {
+        let is_denied = |pattern: &str, url: &str, is_unresolved: bool| {
+            let places = [ArgumentPlace {
+                pointer: "/url".into(),
+                kind: PlaceKind::Url,
+                plain: url.into(),
+                named: None,
+                real: None,
+                is_unresolved,
+            }];
+            let rule = ApprovalRule::tool("t", Verdict::Deny).with_argument("/url", pattern);
+            rule.judges("t", &json!({ "url": "x" }), &places, None)
+        };
+        for (pattern, url, denied) in [
+            ("http://127.0.0.1:8819", "http://127.0.0.1:8819/", true),
+            ("https://evil.example", "https://evil.example/a?b", true),
+            ("https://evil.example", "https://evil.example?b", true),
+            ("https://evil.example", "https://evil.example.org/", false),
+            ("https://*.evil.example", "https://a.evil.example/x", true),
+            ("https://EVIL.example/*", "https://evil.example/x", true),
+            ("https://evil.example:443/*", "https://evil.example/x", true),
+            ("evil.example/*", "https://evil.example/x", true),
+            ("http://h/admin*", "http://h/ADMIN", true),
+            ("http://h/admin*", "http://h/;/admin", true),
+            ("http://h/admin*", "http://h/%2fadmin", true),
+            ("http://h/admin*", "http://h/%5Cadmin/x", true),
+            ("http://h/%61dmin*", "http://h/admin", true),
+            ("http://h/a b*", "http://h/a%20b", true),
+            ("http://h/größe*", "http://h/gr%C3%B6%C3%9Fe", true),
+            ("*delete=1*", "http://h/?%64elete=%31", true),
+            (
+                "http://127.0.0.1:1/admin*",
+                "http://[::ffff:7f00:1]:1/admin",
+                true,
+            ),
+            ("http://h/admin/*", "http://h/admin", true),
+            ("http://h/admin/*", "http://h/administration", false),
+            ("http://h/admin", "http://other/admin", false),
+        ] {
+            assert_eq!(is_denied(pattern, url, false), denied, "{pattern} {url}");
+        }
+        assert!(is_denied("http://h/admin", "http://h/ok/..%2fadmin", true));
     }
 
     #[test]

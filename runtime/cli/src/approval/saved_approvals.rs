@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_agent::{ApprovalRequest, ApprovalRule, Verdict, is_within};
-use toolcell_core::ArgumentPlace;
+use toolcell_core::denial::PathDenial;
 use toolcell_core::policy::Grants;
+use toolcell_core::{ArgumentPlace, Denials, PlaceKind};
 use toolcell_sandbox::Digest;
 
 use crate::approval::terminal::Known;
@@ -43,10 +44,14 @@ pub(crate) struct SavedApproval {
     /// that has changed, because of another mount or a changed link, is asked about again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) places: BTreeMap<String, String>,
+    /// Directory of the host at which relative patterns for paths began when they were shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<String>,
 }
 
-/// Returns a digest of what a component can access: directories with their rights and overlays, hosts, buckets, variables and
-/// secrets by name. Denials, which only narrow it, and values are left out.
+/// Returns a digest of what a component can access: directories with their rights and overlays, hosts, buckets, variables,
+/// secrets with what limits them, and what the user denied. Denials that are built in are left out: they vary with places
+/// of Toolcell, such as the working directory, and cannot be taken back.
 pub(crate) fn access(grants: &Grants, scratch: Option<String>) -> String {
     let Grants {
         dirs,
@@ -54,14 +59,22 @@ pub(crate) fn access(grants: &Grants, scratch: Option<String>) -> String {
         http,
         buckets,
         secrets,
-        denied: _,
+        denied,
     } = grants;
-    let env: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
-    let secrets: Vec<_> = secrets
+    let Denials {
+        paths,
+        http: denied_http,
+        buckets: denied_buckets,
+        programs,
+    } = denied;
+    let is_line = |denial: &&PathDenial| denial.by.starts_with("deny=");
+    let paths: Vec<_> = paths
         .iter()
-        .map(|secret| (&secret.name, &secret.origins))
+        .filter(is_line)
+        .map(|denial| (&denial.host, denial.uses))
         .collect();
-    let access = serde_json::json!([dirs, env, http, buckets, secrets, scratch]);
+    let denied = serde_json::json!([paths, denied_http, denied_buckets, programs]);
+    let access = serde_json::json!([dirs, env, http, buckets, secrets, scratch, denied]);
     Digest::of(access.to_string().as_bytes()).hex()
 }
 
@@ -69,8 +82,16 @@ pub(crate) fn access(grants: &Grants, scratch: Option<String>) -> String {
 pub(crate) fn places_of(request: &ApprovalRequest) -> BTreeMap<String, String> {
     let places = request.places.iter();
     places
-        .map(|place| (place.pointer.clone(), target(place).to_owned()))
+        .map(|place| (key(place), target(place).to_owned()))
         .collect()
+}
+
+/// Returns the key of a place: its pointer, and its kind where one argument may be a path and a URL.
+fn key(place: &ArgumentPlace) -> String {
+    match place.kind {
+        PlaceKind::Path => place.pointer.clone(),
+        PlaceKind::Url => format!("{} (URL)", place.pointer),
+    }
 }
 
 /// Returns the resolved target of an argument.
@@ -104,7 +125,7 @@ impl SavedApproval {
     /// True if this approval allows the call. Relative path patterns start at `base`.
     pub(crate) fn allows(&self, request: &ApprovalRequest, known: &Known, base: Option<&str>) -> bool {
         let is_same = |place: &ArgumentPlace| {
-            let known = self.places.get(&place.pointer);
+            let known = self.places.get(&key(place));
             !place.is_unresolved && known.is_some_and(|known| known == target(place))
         };
         let mut places = request.places.iter();
@@ -115,7 +136,8 @@ impl SavedApproval {
                 Scope::Any => true,
                 Scope::Exactly(known) => *known == request.arguments && places.all(is_same),
                 Scope::ArgumentPattern(like) => {
-                    like.matches(&request.arguments, &request.places, base)
+                    (self.base.as_deref() == base || !like.starts_at_base(&request.places))
+                        && like.matches(&request.arguments, &request.places, base)
                         && places.all(|place| like.patterns.contains_key(&place.pointer) || is_same(place))
                 }
             }
@@ -134,6 +156,16 @@ impl ArgumentPattern {
         let like = Self { arguments, patterns };
         like.matches(&like.arguments, &request.places, base)
             .then_some(like)
+    }
+
+    /// True if a pattern for a path is relative, so that it means other files elsewhere.
+    fn starts_at_base(&self, places: &[ArgumentPlace]) -> bool {
+        let is_path = |pointer: &str| {
+            let mut places = places.iter();
+            places.any(|place| place.pointer == pointer && place.kind == PlaceKind::Path)
+        };
+        let mut patterns = self.patterns.iter();
+        patterns.any(|(pointer, pattern)| !pattern.starts_with('/') && is_path(pointer))
     }
 
     /// Returns the patterns, by JSON Pointer.
@@ -155,8 +187,9 @@ impl ArgumentPattern {
             if pattern.contains('*') && text.split(['/', '\\']).any(|part| part == "..") {
                 return false;
             }
-            let fits = match places.iter().find(|place| place.pointer == *pointer) {
-                Some(place) => is_within(place, pattern, base),
+            let mut of_text = places.iter().filter(|place| place.pointer == *pointer).peekable();
+            let fits = match of_text.peek() {
+                Some(_) => of_text.all(|place| is_within(place, pattern, base)),
                 None => matches(pattern, text),
             };
             if !fits {
@@ -315,6 +348,21 @@ mod tests {
         .map(|grant| access(&grants(grant), None))
         .collect();
         others.push(access(&grants("write=/tmp"), Some("scratch".into())));
+        let mut denied = grants("write=/tmp");
+        denied.denied.programs ^= true;
+        others.push(access(&denied, None));
+        for line in ["deny=/tmp/private", "deny-http=a.com", "deny-keyvalue=b"] {
+            let mut narrowed = grants("write=/tmp");
+            let denial = toolcell_core::Policy::granting([line]).unwrap().grants.denied;
+            narrowed.denied.paths.extend(denial.paths);
+            narrowed.denied.http.extend(denial.http);
+            narrowed.denied.buckets.extend(denial.buckets);
+            others.push(access(&narrowed, None));
+        }
+        // What is built in varies with places of Toolcell.
+        let mut built_in = grants("write=/tmp");
+        built_in.denied.paths.clear();
+        assert_eq!(access(&built_in, None), shown);
         assert!(!others.contains(&shown), "{others:?}");
         let saved = SavedApproval {
             tool: "t".into(),
@@ -322,6 +370,7 @@ mod tests {
             access: shown.clone(),
             arguments: Scope::Any,
             places: BTreeMap::new(),
+            base: None,
         };
         let with = |access: &String| Known {
             access: access.clone(),
@@ -357,6 +406,7 @@ mod tests {
             access: "a".into(),
             arguments: Scope::Exactly(shown.arguments.clone()),
             places: places_of(&shown),
+            base: None,
         };
         assert!(exactly.allows(&shown, &known("d"), Some("/work")));
         let moved = leading("t", "notes/a", "/work/private/a");
@@ -395,6 +445,7 @@ mod tests {
             access: "a".into(),
             arguments: Scope::Exactly(json!({"path": "/a"})),
             places: BTreeMap::new(),
+            base: None,
         };
         assert!(exactly.allows(
             &request("files_write", json!({"path": "/a"})),
@@ -498,6 +549,7 @@ mod tests {
             access: "a".into(),
             arguments,
             places: BTreeMap::new(),
+            base: None,
         };
         let all = [
             of(Scope::Any),
@@ -523,10 +575,50 @@ mod tests {
             access: "a".into(),
             arguments: Scope::Any,
             places: BTreeMap::new(),
+            base: None,
         };
         write(&file, &vec![one.clone(); MAX_SAVED - 1]).unwrap();
         add(&file, &one).unwrap();
         assert!(add(&file, &one).is_err());
         assert_eq!(read(&file).unwrap().len(), MAX_SAVED);
+    }
+
+    #[test]
+    fn relative_pattern_holds_only_where_it_was_shown() {
+        let at = |real: &str| ApprovalRequest {
+            places: vec![ArgumentPlace {
+                pointer: "/path".into(),
+                kind: PlaceKind::Path,
+                plain: real.into(),
+                named: Some(real.into()),
+                real: Some(real.into()),
+                is_unresolved: false,
+            }],
+            ..request("t", json!({ "path": real }))
+        };
+        for (pattern, elsewhere) in [("notes/*", false), ("/work/sub/notes/*", true)] {
+            let shown = at("/work/sub/notes/a");
+            let (base, patterns) = (
+                Some("/work/sub"),
+                BTreeMap::from([("/path".into(), pattern.into())]),
+            );
+            let like = ArgumentPattern::new(&shown, patterns, base).unwrap();
+            let saved = SavedApproval {
+                tool: "t".into(),
+                digest: "d".into(),
+                access: "a".into(),
+                arguments: Scope::ArgumentPattern(like),
+                places: places_of(&shown),
+                base: base.map(str::to_owned),
+            };
+            assert!(saved.allows(&at("/work/sub/notes/b"), &known("d"), base));
+            assert!(!saved.allows(&at("/work/notes/b"), &known("d"), base));
+            assert!(
+                !saved.allows(&at("/work/notes/b"), &known("d"), Some("/work")),
+                "{pattern}"
+            );
+            let same = saved.allows(&at("/work/sub/notes/b"), &known("d"), Some("/other"));
+            assert_eq!(same, elsewhere, "{pattern}");
+        }
     }
 }

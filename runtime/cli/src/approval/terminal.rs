@@ -166,6 +166,7 @@ impl ApproverState {
             access: known.access.clone(),
             arguments,
             places: saved_approvals::places_of(request),
+            base: self.base.clone(),
         };
         self.console
             .note(text!("saved: `{}` runs {}", new.tool, new.arguments));
@@ -328,6 +329,7 @@ mod tests {
                 access: String::new(),
                 arguments: Scope::Any,
                 places: BTreeMap::new(),
+                base: None,
             }]),
             base: None,
             is_kept: false,

@@ -9,6 +9,7 @@ pub mod grant;
 pub mod grant_risk;
 pub mod place;
 pub mod protected;
+pub mod url_reading;
 
 use std::path::PathBuf;
 use std::time::Duration;

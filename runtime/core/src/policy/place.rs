@@ -146,8 +146,13 @@ impl Search<'_> {
         match value {
             Value::String(text) => {
                 let says = schema.and_then(|schema| self.format(schema, 0));
-                if let Some(kind) = says.or_else(|| kind_of_name(name)) {
-                    self.found.push((pointer, kind, text.clone()));
+                let kinds = says.map_or_else(|| kinds_of_name(name, text), |kind| vec![kind]);
+                for kind in kinds {
+                    let text = match kind {
+                        PlaceKind::Path => path_of_file_url(text).unwrap_or(text),
+                        PlaceKind::Url => text,
+                    };
+                    self.found.push((pointer.clone(), kind, text.to_owned()));
                 }
             }
             Value::Array(items) => {
@@ -219,12 +224,32 @@ impl Search<'_> {
     }
 }
 
-fn kind_of_name(name: &str) -> Option<PlaceKind> {
-    if is_path_name(name) {
-        return Some(PlaceKind::Path);
-    }
+/// Returns what the name of an argument and its text suggest. `dirUrl` may be either, and so may `source` if its text has a
+/// scheme: then it is both, and a rule for one of them applies.
+fn kinds_of_name(name: &str, text: &str) -> Vec<PlaceKind> {
     let is_url = words(name).iter().any(|word| URL_WORDS.contains(&word.as_str()));
-    is_url.then_some(PlaceKind::Url)
+    let mut kinds = Vec::new();
+    if is_path_name(name) {
+        kinds.push(PlaceKind::Path);
+    }
+    if is_url || (!kinds.is_empty() && text.contains("://")) {
+        kinds.push(PlaceKind::Url);
+    }
+    kinds
+}
+
+/// Returns the path in a `file:` URL (RFC 8089) of this host.
+fn path_of_file_url(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once(':')?;
+    if !scheme.eq_ignore_ascii_case("file") {
+        return None;
+    }
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    Some(
+        rest.strip_prefix("localhost")
+            .filter(|rest| rest.starts_with('/'))
+            .unwrap_or(rest),
+    )
 }
 
 /// Returns `true` if the name of an argument suggests a path: `path`, `file`, `dir` and similar words, also as a part
@@ -276,6 +301,7 @@ mod tests {
         let arguments = json!({
             "where": "a", "perhaps": "b", "list": ["c", "d"], "deep": {"input_file": "e"},
             "outputDir": "f", "path": 1, "content": "g", "profile": "h", "site": "i", "to": "j", "base_url": "k", "a/b": {"path": "l"},
+            "dirUrl": "m", "source": "https://n", "target": "o:p", "file": "FILE://localhost/q", "path_url": "file:r",
         });
         let mut found = places_in(&arguments, &schema);
         found.sort();
@@ -289,11 +315,20 @@ mod tests {
                 "/a~1b/path Path l",
                 "/base_url Url k",
                 "/deep/input_file Path e",
+                "/dirUrl Path m",
+                "/dirUrl Url m",
+                "/file Path /q",
+                "/file Url FILE://localhost/q",
                 "/list/0 Path c",
                 "/list/1 Path d",
                 "/outputDir Path f",
+                "/path_url Path r",
+                "/path_url Url file:r",
                 "/perhaps Path b",
                 "/site Url i",
+                "/source Path https://n",
+                "/source Url https://n",
+                "/target Path o:p",
                 "/to Path j",
                 "/where Path a",
             ]

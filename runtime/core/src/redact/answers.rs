@@ -188,4 +188,23 @@ mod tests {
         assert!(!shown.contains(SECRET), "{shown}");
         assert_eq!(shown.matches("[redacted:p]").count(), 7, "{shown}");
     }
+
+    #[test]
+    fn search_that_is_given_up_leaves_the_rest_out() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let given_up = Arc::new(AtomicBool::new(false));
+        let redactor = Redactor::new([("p", SECRET)]).until(given_up.clone());
+        let text = format!("{}{SECRET}", "x".repeat(1 << 16));
+        let shown = redactor.text(&text);
+        assert!(shown.ends_with("x[redacted:p]") && shown.len() > 1 << 16);
+        given_up.store(true, Ordering::Relaxed);
+        let mut result = CallResult::text(text.as_str());
+        redactor.result(&mut result);
+        assert_eq!(result, CallResult::text(""));
+        // Clones of the redactor without the mark go on.
+        let whole = Redactor::new([("p", SECRET)]);
+        assert!(whole.text(&text).ends_with("[redacted:p]"));
+    }
 }

@@ -34,6 +34,7 @@ mod pattern;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -43,9 +44,16 @@ use self::pattern::{Match, Pattern};
 /// first bytes (`sk-`).
 const MIN_BEGINNING: usize = 4;
 
+/// Number of positions of a text between two looks at whether the search was given up.
+const LOOK: usize = 1 << 12;
+
 /// Finds and replaces secrets. Clones share the patterns; the default value has none.
 #[derive(Clone, Default)]
-pub struct Redactor(Option<Arc<Patterns>>);
+pub struct Redactor {
+    patterns: Option<Arc<Patterns>>,
+    /// True once nobody waits for the result.
+    given_up: Option<Arc<AtomicBool>>,
+}
 
 struct Patterns {
     list: Vec<Pattern>,
@@ -100,12 +108,25 @@ impl Redactor {
             let patterns = forms::forms(value).into_iter();
             list.extend(patterns.map(|form| Pattern::new(form, mark.clone())));
         }
-        Self((!list.is_empty()).then(|| Arc::new(Patterns::new(list))))
+        Self {
+            patterns: (!list.is_empty()).then(|| Arc::new(Patterns::new(list))),
+            given_up: None,
+        }
+    }
+
+    /// Returns a redactor that stops soon after `given_up` was set: what it has not searched by then is left out of its
+    /// results.
+    #[must_use]
+    pub fn until(&self, given_up: Arc<AtomicBool>) -> Self {
+        Self {
+            patterns: self.patterns.clone(),
+            given_up: Some(given_up),
+        }
     }
 
     /// Returns `true` if the redactor has no patterns.
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.patterns.is_none()
     }
 
     /// Returns the redacted text, borrowed if there was no match.
@@ -201,14 +222,20 @@ impl Redactor {
         replacement: Replacement,
         out: &mut Vec<u8>,
     ) -> (usize, bool) {
-        let Some(patterns) = &self.0 else {
+        let Some(patterns) = &self.patterns else {
             out.extend_from_slice(text);
             return (text.len(), false);
         };
         let mut found_any = false;
         let mut copied = 0;
         let mut at = 0;
+        let mut steps = 0_usize;
         while at < text.len() {
+            if steps.is_multiple_of(LOOK) && self.is_given_up() {
+                out.extend_from_slice(&text[copied..at]);
+                return (text.len(), true);
+            }
+            steps += 1;
             match patterns.find(&text[at..], is_whole) {
                 (Match::No, _) => at += 1,
                 (Match::Perhaps(_), _) => {
@@ -229,6 +256,11 @@ impl Redactor {
         }
         out.extend_from_slice(&text[copied..]);
         (text.len(), found_any)
+    }
+
+    fn is_given_up(&self) -> bool {
+        let given_up = self.given_up.as_ref();
+        given_up.is_some_and(|given_up| given_up.load(Ordering::Relaxed))
     }
 }
 
@@ -409,7 +441,7 @@ impl Redaction {
 
     /// Returns how many of the held bytes need not be withheld.
     fn open(&self) -> usize {
-        let Some(patterns) = self.redactor.0.as_deref().filter(|_| self.least > 0) else {
+        let Some(patterns) = self.redactor.patterns.as_deref().filter(|_| self.least > 0) else {
             return 0;
         };
         let begins = |at: &usize| {
@@ -442,7 +474,7 @@ impl Redaction {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let patterns = self.0.as_deref().map_or(0, |patterns| patterns.list.len());
+        let patterns = self.patterns.as_deref().map_or(0, |patterns| patterns.list.len());
         f.debug_struct("Redactor").field("patterns", &patterns).finish()
     }
 }

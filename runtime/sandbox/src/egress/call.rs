@@ -197,37 +197,60 @@ fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Resul
     }
 }
 
-/// Headers by which servers and proxies take another method, path or host than that of the request, in lower case.
+/// Headers by which servers and proxies take another method, path or host than that of the request, as letters and digits:
+/// gateways such as CGI (RFC 3875, section 4.1.18) and lighttpd take every other character for `_`.
 ///
-/// Method: Rails, ASP.NET, Express, Google APIs. Path: IIS, Symfony, Zend, nginx, Traefik. Host: RFC 7239 and its forerunners.
-const OVERRIDING: [&str; 18] = [
+/// Method: Rails, ASP.NET, Express, Google APIs, WordPress. Path: IIS, Azure, Symfony, Zend, nginx, Envoy, Traefik. Host:
+/// RFC 7239 and its forerunners. `destination` is the target of COPY and MOVE (RFC 4918).
+const OVERRIDING: [&str; 38] = [
+    "destination",
     "forwarded",
-    "x-forwarded-host",
-    "x-forwarded-path",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-server",
-    "x-forwarded-uri",
-    "x-host",
-    "x-http-host-override",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-host",
-    "x-original-method",
-    "x-original-uri",
-    "x-original-url",
-    "x-rewrite-url",
+    "httpmethodoverride",
+    "pathinfo",
+    "requesturi",
+    "scriptname",
+    "xaccelredirect",
+    "xarroriginalurl",
+    "xenvoyoriginalhost",
+    "xenvoyoriginalmethod",
+    "xenvoyoriginalpath",
+    "xforwardedhost",
+    "xforwardedmethod",
+    "xforwardedpath",
+    "xforwardedport",
+    "xforwardedprefix",
+    "xforwardedproto",
+    "xforwardedserver",
+    "xforwardeduri",
+    "xhost",
+    "xhttphostoverride",
+    "xhttpmethod",
+    "xhttpmethodoverride",
+    "xhttpverb",
+    "xhttpverboverride",
+    "xmethod",
+    "xmethodoverride",
+    "xmsoriginalurl",
+    "xoriginalhost",
+    "xoriginalmethod",
+    "xoriginaluri",
+    "xoriginalurl",
+    "xoverridemethod",
+    "xreplacedpath",
+    "xrewritepath",
+    "xrewriteurl",
+    "xtunneledmethod",
+    "xwawsunencodedurl",
 ];
 
 /// Returns the first header that overrides what grants, denials and secrets are decided by.
-fn overriding(headers: &HeaderMap) -> Option<&'static str> {
-    // Gateways such as CGI (RFC 3875, section 4.1.18) take `_` for `-`.
-    let names = headers.keys().map(|name| name.as_str().replace('_', "-"));
-    names
-        .filter_map(|name| OVERRIDING.into_iter().find(|known| *known == name))
-        .next()
+fn overriding(headers: &HeaderMap) -> Option<&str> {
+    let is_overriding = |name: &&str| {
+        let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        let is_override = plain.contains("method") && plain.contains("override");
+        is_override || OVERRIDING.contains(&plain.as_str())
+    };
+    headers.keys().map(HeaderName::as_str).find(is_overriding)
 }
 
 #[cfg(test)]
@@ -275,7 +298,13 @@ mod tests {
             ("X-Original-URL", true),
             ("X-Forwarded-Host", true),
             ("forwarded", true),
+            ("x.http.method.override", true),
+            ("x~original~url", true),
+            ("x-wp-method-override", true),
+            ("x-envoy-original-path", true),
+            ("destination", true),
             ("x-requested-with", false),
+            ("x-http-methods", false),
             ("x-forwarded-for", false),
             ("accept", false),
         ] {

@@ -17,8 +17,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use http::Response;
 use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, LOCATION, PROXY_AUTHORIZATION, REFRESH};
+use toolcell_core::url_reading::decoded;
 
-use super::path::decoded;
 use super::target::{Host, InvalidTarget, Scheme, Target};
 
 /// Maximum number of hops in one chain; browsers allow 20, most libraries 10, and ordinary chains have two or three. A

@@ -1,13 +1,15 @@
 //! HTTP grants and denials, prepared for matching.
 
+use std::cell::LazyCell;
 use std::net::IpAddr;
 
 use toolcell_core::Grant;
 use toolcell_core::denial::HttpDenial;
 use toolcell_core::policy::HttpGrant;
+use toolcell_core::url_reading::{climbs, folded_path};
 
 use super::address::{self, Reach};
-use super::path::{PathPrefix, climbs, folded};
+use super::path::PathPrefix;
 use super::target::{Host, Scheme, Target};
 
 /// All HTTP grants and denials of one policy. Requests without a matching grant are denied, and so are requests that
@@ -28,6 +30,21 @@ struct Denied {
     /// Folded, without a trailing `/`; empty denies every path.
     path: String,
     by: String,
+}
+
+/// Path of a request as servers could read it, found once for all denials.
+struct Reading {
+    climbs: bool,
+    folded: String,
+}
+
+impl Reading {
+    fn of(path: &str) -> Self {
+        Self {
+            climbs: climbs(path),
+            folded: folded_path(path),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -91,8 +108,9 @@ impl Rules {
 
     /// Returns the origin of a denial of the request, if any.
     pub(crate) fn denied(&self, method: &str, target: &Target) -> Option<&str> {
+        let path = LazyCell::new(|| Reading::of(&target.path));
         let denied = self.denied.iter().find(|denied| {
-            denied.covers(method, target) && (denied.host.fits(&target.host) || denied.host.is_never())
+            (denied.host.fits(&target.host) || denied.host.is_never()) && denied.covers(method, target, &path)
         });
         denied.map(|denied| denied.by.as_str())
     }
@@ -100,9 +118,10 @@ impl Rules {
     /// Returns the origin of a denial of sending the request to this address, to which its name resolves, if any.
     pub(crate) fn denied_address(&self, method: &str, target: &Target, ip: IpAddr) -> Option<&str> {
         let host = Host::Ip(ip);
+        let path = LazyCell::new(|| Reading::of(&target.path));
         let mut denied = self.denied.iter();
         denied
-            .find(|denied| denied.covers(method, target) && denied.host.is_address_of(&host))
+            .find(|denied| denied.host.is_address_of(&host) && denied.covers(method, target, &path))
             .map(|denied| denied.by.as_str())
     }
 
@@ -204,13 +223,18 @@ impl Denied {
             ports: ports.clone(),
             schemes: schemes.clone(),
             methods: methods.clone(),
-            path: folded(path),
+            path: folded_path(path),
             by: by.clone(),
         }
     }
 
     /// Returns `true` if everything but the host matches.
-    fn covers(&self, method: &str, target: &Target) -> bool {
+    fn covers(
+        &self,
+        method: &str,
+        target: &Target,
+        path: &LazyCell<Reading, impl FnOnce() -> Reading>,
+    ) -> bool {
         fn any<T>(list: &[T], fits: impl Fn(&T) -> bool) -> bool {
             list.is_empty() || list.iter().any(fits)
         }
@@ -218,15 +242,15 @@ impl Denied {
         any(&self.methods, |m| m.eq_ignore_ascii_case(method))
             && any(&self.schemes, |s| s.eq_ignore_ascii_case(target.scheme.as_str()))
             && any(&self.ports, |port| *port == target.port)
-            && self.path_fits(&target.path)
+            && (self.path.is_empty() || self.path_fits(path))
     }
 
     /// Returns `true` if any server could interpret the path as the denied one or one below it.
-    fn path_fits(&self, path: &str) -> bool {
-        if self.path.is_empty() || climbs(path) {
+    fn path_fits(&self, path: &Reading) -> bool {
+        if path.climbs {
             return true;
         }
-        folded(path)
+        path.folded
             .strip_prefix(self.path.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }

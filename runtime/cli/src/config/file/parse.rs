@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeArray, DeString, DeTable, DeValue};
 use toolcell_agent::{ApprovalRule, InvalidRule};
 use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
@@ -26,6 +26,9 @@ pub(in crate::config) const MAX_BYTES: u64 = 1 << 20;
 /// Maximum number of entries of a list, or of `[[...]]` tables of one name. Each line of `deny` is looked up on disk in
 /// every call, and each approval rule is compared with its arguments.
 const MAX_ENTRIES: usize = 1_000;
+
+/// Maximum size of the texts in such a list, in bytes: a thousand lines of usual length.
+const MAX_LIST_BYTES: usize = 64 << 10;
 
 /// A parsed configuration file.
 #[derive(Debug)]
@@ -132,10 +135,9 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
     if let Some((key, list)) = long_list(table.get_ref()) {
         return Err(fail()
             .why(text!(
-                "the list `{}` has {} entries, more than {}\n{}",
+                "the list `{}` has {}\n{}",
                 key.get_ref().as_ref(),
                 list,
-                MAX_ENTRIES,
                 source.point_at(&key.span())
             ))
             .hint("name a directory or a pattern that covers several of them"));
@@ -155,11 +157,24 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
     })
 }
 
-/// Returns the key and the length of the first list with more than [`MAX_ENTRIES`] entries.
-fn long_list<'a, 'b>(table: &'b DeTable<'a>) -> Option<(&'b Spanned<DeString<'a>>, usize)> {
+/// Returns the key and the length of the first list with more than [`MAX_ENTRIES`] entries or [`MAX_LIST_BYTES`].
+fn long_list<'a, 'b>(table: &'b DeTable<'a>) -> Option<(&'b Spanned<DeString<'a>>, String)> {
+    let bytes = |list: &DeArray<'_>| -> usize {
+        let texts = list.iter().map(|entry| match entry.get_ref() {
+            DeValue::String(text) => text.len(),
+            _ => 0,
+        });
+        texts.sum()
+    };
     table.iter().find_map(|(key, value)| match value.get_ref() {
         DeValue::Table(below) => long_list(below),
-        DeValue::Array(list) if list.len() > MAX_ENTRIES => Some((key, list.len())),
+        DeValue::Array(list) if list.len() > MAX_ENTRIES => {
+            Some((key, format!("{} entries, more than {MAX_ENTRIES}", list.len())))
+        }
+        DeValue::Array(list) if bytes(list) > MAX_LIST_BYTES => {
+            let bytes = bytes(list);
+            Some((key, format!("{bytes} bytes of text, more than {MAX_LIST_BYTES}")))
+        }
         DeValue::Array(list) => list.iter().find_map(|entry| match entry.get_ref() {
             DeValue::Table(below) => long_list(below),
             _ => None,
@@ -389,6 +404,10 @@ mod tests {
             let error = parsed(text(1_001)).unwrap_err();
             assert!(error.contains("has 1001 entries, more than 1000"), "{error}");
         }
+        let long = |bytes: usize| format!("deny = [\"{}\", \"b\"]\n", "a".repeat(bytes - 1));
+        let of = |bytes| parsed(long(bytes)).unwrap_err();
+        assert!(!of(MAX_LIST_BYTES).contains("bytes of text"));
+        assert!(of(MAX_LIST_BYTES + 1).contains("has 65537 bytes of text, more than 65536"));
         assert_eq!(parsed(rule.repeat(1_000)), Ok(()));
         assert!(
             parsed(rule.repeat(1_001))

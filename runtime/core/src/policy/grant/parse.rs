@@ -8,6 +8,12 @@ use crate::denial::HttpDenial;
 use crate::keyvalue::is_bucket_name;
 use crate::policy::{BucketGrant, DirAccess, HttpGrant};
 
+/// Maximum length of a denied path, in bytes: that of a path on Linux (`PATH_MAX`).
+const MAX_DENIED_PATH: usize = 4_096;
+
+/// Maximum number of parts of a denied path. Each is looked up when a call begins.
+const MAX_DENIED_PARTS: usize = 128;
+
 impl FromStr for Grant {
     type Err = InvalidGrant;
 
@@ -111,6 +117,13 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
 
 /// A denied path is taken as it is written. What other programs expand, and we do not, would deny nothing.
 fn parse_denied_path(rest: &str) -> Result<Grant, String> {
+    let parts = rest.split('/').filter(|part| !part.is_empty()).count();
+    if rest.len() > MAX_DENIED_PATH || parts > MAX_DENIED_PARTS {
+        return Err(format!(
+            "the denied path has {} bytes and {parts} parts, at most {MAX_DENIED_PATH} and {MAX_DENIED_PARTS} are possible",
+            rest.len()
+        ));
+    }
     if let Some(bad) = rest.chars().find(|c| "*?[]$\"".contains(*c)) {
         // The parts before the first one with such a character hold everything that was meant.
         let parts = rest.trim_start_matches('"').split('/');
@@ -266,5 +279,22 @@ fn check_host_pattern(host: &str) -> Result<(), String> {
             "invalid host `{}`, expected a name (in its ASCII form), `*.name`, `*` or an IP address",
             host.escape_debug()
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denied_path_has_up_to_4096_bytes_and_128_parts() {
+        let bytes = |bytes: usize| format!("deny={}", "a".repeat(bytes)).parse::<Grant>();
+        assert!(bytes(MAX_DENIED_PATH).is_ok());
+        let error = bytes(MAX_DENIED_PATH + 1).unwrap_err().to_string();
+        assert!(error.contains("has 4097 bytes and 1 parts"), "{error}");
+        let parts = |parts: usize| format!("deny=/{}", "a//".repeat(parts)).parse::<Grant>();
+        assert!(parts(MAX_DENIED_PARTS).is_ok());
+        let error = parts(MAX_DENIED_PARTS + 1).unwrap_err().to_string();
+        assert!(error.contains("and 129 parts"), "{error}");
     }
 }

@@ -1,0 +1,316 @@
+//! URLs as any server could read them, for rules that ask or deny: in these, two spellings of one resource are equal.
+//!
+//! Servers differ in what they decode, and how often, before they resolve a path. A rule that restricts therefore compares
+//! the reading that all of them could come to: decoded until nothing is left to decode, in lower case, without path
+//! parameters, empty segments, and blanks or dots at the end of a segment. Each function takes time in the length of its
+//! input.
+
+use std::net::IpAddr;
+
+/// Decodes percent-encoding until nothing is left to decode, so that all spellings that clients and servers treat as equal
+/// become equal; also `%u002e` as IIS reads it, and UTF-8 that is longer than needed (`%c0%ae`).
+pub fn decoded(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text.bytes() {
+        push(&mut out, byte);
+    }
+    out
+}
+
+/// Adds a byte, and decodes what ends with it. What is decoded may end a code as well, such as that of `%25` in `%2541`;
+/// each round shortens the text, so that the time is in its length.
+fn push(out: &mut Vec<u8>, byte: u8) {
+    out.push(byte);
+    while let Some((length, bytes)) = last_code(out) {
+        out.truncate(out.len() - length);
+        out.extend(bytes);
+    }
+}
+
+/// Returns the length of the code at the end of the bytes, and what it encodes; `None` if there is none.
+fn last_code(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let hex = |digits: &[u8]| -> Option<u32> {
+        digits.iter().try_fold(0, |value, digit| {
+            Some(value << 4 | char::from(*digit).to_digit(16)?)
+        })
+    };
+    let continues = |byte: u8| byte & 0xc0 == 0x80;
+    match bytes {
+        [.., b'%', b'u' | b'U', a, b, c, d] => {
+            let code = char::from_u32(hex(&[*a, *b, *c, *d])?)?;
+            Some((6, code.to_string().into_bytes()))
+        }
+        [.., b'%', a, b] => {
+            let byte = u8::try_from(hex(&[*a, *b])?).ok()?;
+            Some((3, vec![byte]))
+        }
+        [.., 0xe0, b @ 0x80..=0x81, c] if continues(*c) => Some((3, vec![(b & 1) << 6 | c & 0x3f])),
+        [.., b @ 0xc0..=0xc1, c] if continues(*c) => Some((2, vec![(b & 1) << 6 | c & 0x3f])),
+        _ => None,
+    }
+}
+
+/// Returns the part of a decoded path segment that names something: without path parameters (`;x`), what some servers take
+/// for a query or the end, and blanks or control characters at the end.
+fn name(segment: &[u8]) -> &[u8] {
+    let segment = segment.split(|b| matches!(b, b';' | b'?' | b'#' | 0)).next();
+    let mut name = segment.unwrap_or_default();
+    while let [rest @ .., last] = name
+        && *last <= b' '
+    {
+        name = rest;
+    }
+    name
+}
+
+fn segments(decoded: &[u8]) -> impl Iterator<Item = &[u8]> {
+    decoded.split(|b| matches!(b, b'/' | b'\\')).map(name)
+}
+
+/// Returns true if a server could read an upward step, or the end of the text, in a path: after repeated decoding, with `\`
+/// for `/`, and without path parameters (`..;x`). The canonical form has already resolved what every server treats as a dot
+/// segment; this detects what only some do, such as `..%2f` and `%252e%252e`.
+pub fn climbs(path: &str) -> bool {
+    let decoded = decoded(path);
+    decoded.contains(&0) || segments(&decoded).any(|name| matches!(name, b"." | b".."))
+}
+
+/// Folds a path so that paths which some server could treat as equal become equal. It begins with `/`, unless it is empty.
+pub fn folded_path(path: &str) -> String {
+    let decoded = decoded(path);
+    let mut folded = String::new();
+    for segment in segments(&decoded) {
+        let segment = String::from_utf8_lossy(segment).to_lowercase();
+        let segment = segment.trim_end_matches(['.', ' ']);
+        if !segment.is_empty() {
+            folded.push('/');
+            folded.push_str(segment);
+        }
+    }
+    folded
+}
+
+/// Folds a URL, or a pattern for URLs in which `*` matches any characters, so that spellings of one resource become equal:
+/// scheme, host without a dot at its end, port if it is not the default one, path as [`folded_path`], decoded query. There
+/// is no user name and no fragment.
+pub fn folded(url: &str) -> String {
+    let url = url.split('#').next().unwrap_or_default();
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
+        None => (None, url),
+    };
+    let (authority, rest) = rest.split_at(rest.find(['/', '\\', '?']).unwrap_or(rest.len()));
+    let (path, query) = match rest.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (rest, None),
+    };
+    let mut folded = scheme
+        .as_deref()
+        .map(|scheme| format!("{scheme}://"))
+        .unwrap_or_default();
+    folded.push_str(&folded_authority(authority, scheme.as_deref()));
+    folded.push_str(&folded_path(path));
+    if let Some(query) = query {
+        folded.push('?');
+        folded.push_str(&String::from_utf8_lossy(&decoded(query)).to_lowercase());
+    }
+    folded
+}
+
+fn folded_authority(authority: &str, scheme: Option<&str>) -> String {
+    let authority = authority.rsplit('@').next().unwrap_or_default().to_lowercase();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => (host, port),
+        _ => (authority.as_str(), ""),
+    };
+    let host = host.trim_end_matches('.');
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match bare.unwrap_or(host).parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(IpAddr::V4(ip)) => ip.to_string(),
+        Ok(IpAddr::V6(ip)) => format!("[{ip}]"),
+        Err(_) => host.to_owned(),
+    };
+    match (scheme, port) {
+        (_, "") | (Some("http"), "80") | (Some("https"), "443") => host,
+        // Without a scheme it could be either.
+        (None, "80" | "443") => host,
+        (_, port) => format!("{host}:{port}"),
+    }
+}
+
+/// Returns why a pattern can match no URL in the form in which hosts are sent; `None` if it can.
+pub fn unusable_host(pattern: &str) -> Option<&'static str> {
+    let rest = pattern.split_once("://")?.1;
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    if !host.is_ascii() {
+        return Some(
+            "its host has letters beyond ASCII, and hosts are compared as they are sent: write it as `xn--…`",
+        );
+    }
+    if host.starts_with('[') || host.contains('*') {
+        return None;
+    }
+    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|b| b.is_ascii_digit()) || last.to_ascii_lowercase().starts_with("0x");
+    let is_address = !last.is_empty() && is_number;
+    (is_address && host.trim_end_matches('.').parse::<IpAddr>().is_err())
+        .then_some("its host is an address in an unusual form: write it as `192.0.2.1`")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn encodings_of_one_text_decode_to_the_same() {
+        for (written, read) in [
+            ("/a%7Eb", "/a~b"),
+            ("/a%257eb", "/a~b"),
+            ("/100%", "/100%"),
+            ("/%2", "/%2"),
+            ("/%zz", "/%zz"),
+            ("/%4z%7E", "/%4z~"),
+            ("/%z4%7E", "/%z4~"),
+            ("/%4%31", "/A"),
+            ("/%252525252e", "/."),
+            ("/%u002e%U002E", "/.."),
+            ("/%c0%ae%e0%80%ae", "/.."),
+            ("/%c0%a52e", "/."),
+            ("/%uD800", "/%uD800"),
+            ("", ""),
+        ] {
+            assert_eq!(decoded(written), read.as_bytes(), "{written}");
+        }
+    }
+
+    /// One round of percent-decoding, as most servers do it.
+    fn once(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut rest = text;
+        while let Some((&first, after)) = rest.split_first() {
+            match after {
+                [a, b, tail @ ..] if first == b'%' && a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => {
+                    let digits = String::from_utf8(vec![*a, *b]).unwrap();
+                    out.push(u8::from_str_radix(&digits, 16).unwrap());
+                    rest = tail;
+                }
+                _ => {
+                    out.push(first);
+                    rest = after;
+                }
+            }
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_in_one_pass_equals_rounds_until_nothing_changes(text in "[%2546eE/.]{0,24}") {
+            let mut rounds = text.clone().into_bytes();
+            loop {
+                let next = once(&rounds);
+                if next == rounds {
+                    break;
+                }
+                rounds = next;
+            }
+            prop_assert_eq!(decoded(&text), rounds);
+        }
+
+        #[test]
+        fn folding_twice_changes_nothing(url in "(https?|HTTP)://[a-zA-Z]{1,4}(\\.[a-z]{1,3}){0,2}\\.?(:(80|443|8080))?(/[/a-zA-Z%2e5;?.\\\\ ]{0,20})?") {
+            let once = folded(&url);
+            prop_assert_eq!(folded(&once), once.clone());
+        }
+    }
+
+    #[test]
+    fn time_of_decoding_grows_with_the_length_alone() {
+        // Decoded in rounds, this would take as many as there are bytes.
+        let deep = format!("%{}", "25".repeat(1 << 20));
+        assert_eq!(decoded(&deep), b"%");
+        assert_eq!(folded_path(&format!("/{deep}")), "/%");
+    }
+
+    #[test]
+    fn upward_steps_are_found_in_every_reading() {
+        for (path, expected) in [
+            ("/ok/..%2fx", true),
+            ("/ok/%252e%252e/x", true),
+            ("/ok/..;a/x", true),
+            ("/ok/.;/x", true),
+            ("/ok/..%5cx", true),
+            ("/ok/%c0%ae%c0%ae/x", true),
+            ("/ok/%u002e%u002e/x", true),
+            ("/ok/..%20/x", true),
+            ("/ok/..%0d/x", true),
+            ("/ok/..%3f/x", true),
+            ("/ok/%00", true),
+            ("/ok/...", false),
+            ("/ok/a..b/.x/x.", false),
+            ("/group%2Fname/a;b=c", false),
+        ] {
+            assert_eq!(climbs(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_url_fold_to_the_same() {
+        for (url, expected) in [
+            ("http://127.0.0.1:8819", "http://127.0.0.1:8819"),
+            ("http://127.0.0.1:8819/", "http://127.0.0.1:8819"),
+            (
+                "http://[::ffff:127.0.0.1]:8819/Admin",
+                "http://127.0.0.1:8819/admin",
+            ),
+            ("http://[2001:DB8::1]/", "http://[2001:db8::1]"),
+            ("https://EVIL.example.:443/a", "https://evil.example/a"),
+            ("http://evil.example:443/a", "http://evil.example:443/a"),
+            ("evil.example:443/a", "evil.example/a"),
+            ("https://u:p@evil.example/a#b", "https://evil.example/a"),
+            (
+                "https://evil.example//%61/;/%2fb;x=1/",
+                "https://evil.example/a/b",
+            ),
+            ("https://evil.example/a%20b", "https://evil.example/a b"),
+            (
+                "https://evil.example/gr%C3%B6%C3%9Fe",
+                "https://evil.example/größe",
+            ),
+            (
+                "https://evil.example?%64elete=%31",
+                "https://evil.example?delete=1",
+            ),
+            ("https://evil.example\\a", "https://evil.example/a"),
+            ("https://*.Example.com/Admin/*", "https://*.example.com/admin/*"),
+            ("*", "*"),
+            ("*delete=1*", "*delete=1*"),
+            ("", ""),
+        ] {
+            assert_eq!(folded(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_no_url_has_are_unusable() {
+        for (pattern, is_unusable) in [
+            ("https://bücher.example/*", true),
+            ("https://xn--bcher-kva.example/größe", false),
+            ("http://127.1:8819/*", true),
+            ("http://0x7f.1/", true),
+            ("http://2130706433/", true),
+            ("http://127.0.0.1:8819/*", false),
+            ("http://127.*/", false),
+            ("http://[::1]/", false),
+            ("https://example.com./", false),
+            ("*bücher*", false),
+            ("https://*", false),
+        ] {
+            assert_eq!(unusable_host(pattern).is_some(), is_unusable, "{pattern}");
+        }
+    }
+}
