@@ -419,6 +419,7 @@ mod tests {
         let patterns = BTreeMap::from([("/path".to_owned(), "notes/*".to_owned())]);
         let like = SavedApproval {
             arguments: Scope::ArgumentPattern(ArgumentPattern::new(&shown, patterns, Some("/work")).unwrap()),
+            base: Some("/work".into()),
             ..before
         };
         for (path, real, allowed) in [

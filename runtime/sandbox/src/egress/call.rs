@@ -11,6 +11,7 @@ use super::exchange;
 use super::redirect::{self, MAX_HOPS, Redirects};
 use super::shared::{ApprovedRequest, Egress, lock, no_memory};
 use super::target::{InvalidTarget, Target};
+use crate::cell::failure;
 use crate::cell::memory::Reservation;
 use crate::cell::objects::REQUEST;
 use crate::cell::receipt::ReceiptRecorder;
@@ -21,6 +22,9 @@ pub(crate) const MAX_REQUEST_HEADERS: usize = 32 << 10;
 
 /// Bytes that each request takes until its call ends, to record the target of a redirect.
 const REDIRECT: u64 = 16 << 10;
+
+/// Maximum length of the name of a header in a denial, in bytes.
+const MAX_HEADER_NAME: usize = 64;
 
 /// The HTTP hooks of one call, and the only egress of its cell over HTTP.
 #[derive(Debug)]
@@ -70,7 +74,10 @@ impl CallEgress {
         }
         self.sent += 1;
         if let Some(name) = overriding(request.headers()) {
-            let shown = self.egress.shown(&method, &target);
+            let (shown, name) = (
+                self.egress.shown(&method, &target),
+                failure::cut(name.to_owned(), MAX_HEADER_NAME),
+            );
             let shown = format!("{shown} (the header `{name}` could name another target or method)");
             self.recorder.denial("http", shown, None);
             return Err(Error::HttpRequestDenied);
