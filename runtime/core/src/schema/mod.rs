@@ -352,6 +352,7 @@ mod tests {
         let text = r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^x+$"}}}"#;
         let (schema, checked) = (Schema::parse(text).unwrap(), Schema::parse_checked(text).unwrap());
         assert_eq!(schema, checked);
+        assert_eq!(*schema.as_value(), serde_json::from_str::<Value>(text).unwrap());
         for value in [
             json!({}),
             json!({"a": "xx"}),

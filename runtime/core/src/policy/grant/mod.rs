@@ -231,6 +231,15 @@ mod tests {
     }
 
     #[test]
+    fn grant_is_stored_as_its_line() {
+        for line in ["read=src", "http=https://example.com/api", "deny=private"] {
+            assert_eq!(serde_json::to_value(grant(line)).unwrap(), line);
+            let read: Grant = serde_json::from_value(line.into()).unwrap();
+            assert_eq!(read, grant(line));
+        }
+    }
+
+    #[test]
     fn denial_that_would_deny_nothing_is_refused() {
         for (line, hint) in [
             ("deny=private/*", "`deny=private` includes everything below it"),

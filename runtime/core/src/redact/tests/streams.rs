@@ -31,6 +31,24 @@ fn live_stream_returns_ordinary_words_at_once() {
     );
 }
 
+#[test]
+fn secret_is_found_wherever_its_notation_is_cut() {
+    let references: String = TOKEN.bytes().map(|b| format!("&#{b};")).collect();
+    let escapes: String = TOKEN.bytes().map(|b| format!("\\u{b:04x}")).collect();
+    let redactor = redactor();
+    for written in [percent(TOKEN, |_| false), references, escapes] {
+        let whole = redactor.text(&written).into_owned();
+        assert!(whole.starts_with("[redacted:"), "{whole}");
+        for cut in 1..written.len() {
+            let mut stream = redactor.stream(Replacement::Name);
+            let mut out = stream.push(&written.as_bytes()[..cut]).into_owned();
+            out.extend_from_slice(&stream.push(&written.as_bytes()[cut..]));
+            out.extend(stream.finish());
+            assert_eq!(String::from_utf8(out).unwrap(), whole, "{cut} of {written}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn live_stream_loses_nothing_and_reveals_no_secret(
