@@ -455,20 +455,43 @@ mod tests {
         }
     }
 
+    #[test]
+    fn path_leads_through_a_limited_number_of_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for number in 1..=MAX_LINKS + 1 {
+            let target = (number - 1).to_string();
+            std::os::unix::fs::symlink(target, root.join(number.to_string())).unwrap();
+        }
+        for (links, is_unresolved) in [(MAX_LINKS, false), (MAX_LINKS + 1, true)] {
+            let path = links.to_string();
+            let found = of(&json!({ "path": path }), &json!({}), &[grant(&root, "/")]);
+            assert_eq!(found[0].is_unresolved, is_unresolved, "{links}");
+        }
+    }
+
     /// Guests, paths of arguments and where they lead, in a directory with an overlay: `way` was made in it as a link,
-    /// `notes` was removed and made as a link, `both` was removed and made as a directory where a link is below.
+    /// `notes` was removed and made as a link, `both` and `anew` were removed and made as directories: the first where a link is below,
+    /// the second where a directory with a link is.
     #[test]
     fn path_is_resolved_through_the_scratch_overlay() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let (lower, overlay) = (root.join("lower"), root.join("overlay"));
         let link = |target: &str, at: PathBuf| std::os::unix::fs::symlink(target, at).unwrap();
-        for made in ["private", "notes", "gone"] {
+        for made in ["private", "notes", "gone", "anew"] {
             std::fs::create_dir_all(lower.join(made)).unwrap();
         }
         link("private", lower.join("both"));
         link("private", lower.join("below"));
-        for made in ["upper/both", "upper/kept", "gone/kept", "work", "base"] {
+        for made in [
+            "upper/anew",
+            "upper/both",
+            "upper/kept",
+            "gone/kept",
+            "work",
+            "base",
+        ] {
             std::fs::create_dir_all(overlay.join(made)).unwrap();
         }
         link("private", overlay.join("upper/way"));
@@ -477,12 +500,13 @@ mod tests {
         link("nowhere", overlay.join("upper/dangling"));
         link("round", overlay.join("upper/round"));
         std::fs::write(overlay.join("upper/kept/plain"), "").unwrap();
-        for gone in ["notes", "both", "gone", "kept/b"] {
+        for gone in ["anew", "notes", "both", "gone", "kept/b"] {
             std::fs::write(overlay.join("gone").join(gone), "").unwrap();
         }
         std::fs::create_dir(lower.join("kept")).unwrap();
         link("../private", lower.join("kept/b"));
         link("../private", lower.join("kept/c"));
+        link("../private", lower.join("anew/link"));
         let dirs = [DirGrant {
             overlay: Some(overlay),
             ..grant(&lower, "/")
@@ -493,6 +517,7 @@ mod tests {
             ("way/../x", Some("x")),
             ("notes/key", Some("private/key")),
             ("both/key", Some("both/key")),
+            ("anew/link/key", Some("anew/link/key")),
             ("below/key", Some("private/key")),
             ("gone/key", Some("gone/key")),
             ("kept/plain", Some("kept/plain")),

@@ -230,6 +230,7 @@ async fn name_that_is_not_utf8_is_listed_escaped() {
     for name in [b"a".as_slice(), b"b\xff", b"c"] {
         fs::write(dir.path().join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
     }
+    fs::create_dir(dir.path().join("sub")).unwrap();
     let plain = Guest::new(&[(dir.path(), "/w", "read")]);
     let layered = Guest::layered(dir.path(), overlay.path(), "read", &Limits::default());
     for mut guest in [plain, layered] {
@@ -238,12 +239,12 @@ async fn name_that_is_not_utf8_is_listed_escaped() {
         while let Some(name) = next(&mut guest, &stream).await.unwrap() {
             assert!(names.insert(name));
         }
-        assert_eq!(names, ["a", "b\\xff", "c"].map(str::to_owned).into());
+        assert_eq!(names, ["a", "b\\xff", "c", "sub"].map(str::to_owned).into());
         // The C library asks for the hash of each entry, and ends a listing if it fails.
         for name in names {
             guest.hash(&name).await.unwrap();
         }
-        for missing in ["d", "d\\x41", "d/b\\xff"] {
+        for missing in ["d", "d\\x41", "d/b\\xff", "sub/b\\xff"] {
             assert_eq!(guest.hash(missing).await, Err(ErrorCode::NoEntry));
         }
     }
