@@ -301,6 +301,11 @@ mod tests {
             "Procfile",
             ".do/app.yaml",
             "x.gocd.yaml",
+            ".venv/bin/python",
+            "app/hie.yaml",
+            ".bsp/sbt.json",
+            ".iex.exs",
+            ".erlang",
         ] {
             assert_eq!(protection("/p", below), Some(Protection::Programs), "{below}");
         }
