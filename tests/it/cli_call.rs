@@ -282,7 +282,7 @@ fn wrong_arguments_are_refused_before_anything_runs() {
       why: the arguments were not accepted: at /text: 1 is not of type "string"
      hint: `toolcell tool inspect text_count` shows its parameters
     error: call to `text_count` failed
-      why: the arguments were not accepted: Additional properties are not allowed ('txet' was unexpected)
+      why: the arguments were not accepted: there is no parameter `txet` (did you mean `text`?); there are `path`, `text`
      hint: `toolcell tool inspect text_count` shows its parameters
     error: call to `text_count` failed
       why: the arguments were not accepted: duplicate name `text` at line 1 column 20

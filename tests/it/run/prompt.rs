@@ -27,7 +27,12 @@ fn sent(server: &ModelServer) -> Vec<Value> {
     let messages = body["messages"].as_array().unwrap();
     let last = messages.iter().rfind(|message| message["role"] == "user");
     match last.unwrap()["content"].clone() {
-        Value::String(text) => vec![json!({"type": "text", "text": text})],
+        // Texts alone are sent as one, with an empty line between them.
+        Value::String(text) => text
+            .replace("\n\nAttached file", "\0Attached file")
+            .split('\0')
+            .map(|text| json!({"type": "text", "text": text}))
+            .collect(),
         Value::Array(parts) => parts,
         other => panic!("{other}"),
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::{ToolError, json};
 
+mod mismatch;
 mod patterns;
 mod version;
 mod work;
@@ -227,10 +228,7 @@ impl Schema {
         let mismatches: Vec<Mismatch> = validator
             .iter_errors(value)
             .take(MAX_MISMATCHES)
-            .map(|e| Mismatch {
-                path: e.instance_path().to_string(),
-                reason: e.to_string(),
-            })
+            .map(|error| mismatch::of(&error, &self.value))
             .collect();
         if mismatches.is_empty() {
             Ok(())
