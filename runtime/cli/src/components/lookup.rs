@@ -174,10 +174,16 @@ mod tests {
     use crate::environment::Environment;
 
     fn searched(components: &[String], tool: &str) -> Vec<String> {
+        let table = |name: &String| format!("[tools.{name}]\ncomponent = \"x\"\n");
+        searched_in(&components.iter().map(table).collect::<String>(), "", tool)
+    }
+
+    /// Returns the names of the searched components with these files of the user and of a project.
+    fn searched_in(own: &str, project: &str, tool: &str) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.toml");
-        let table = |name: &String| format!("[tools.{name}]\ncomponent = \"x\"\n");
-        std::fs::write(&path, components.iter().map(table).collect::<String>()).unwrap();
+        std::fs::write(&path, own).unwrap();
+        std::fs::write(dir.path().join("toolcell.toml"), project).unwrap();
         let environment = Environment::for_tests(dir.path(), &[]);
         let overrides = Overrides {
             config: Some(path),
@@ -202,5 +208,36 @@ mod tests {
         let few: Vec<String> = (0..MAX_SEARCHED - 6).map(|i| format!("t{i}")).collect();
         assert_eq!(searched(&few, "x").len(), MAX_SEARCHED);
         assert_eq!(searched(&few[1..], "x").len(), MAX_SEARCHED - 1);
+    }
+
+    #[test]
+    fn tool_is_not_searched_in_projects_and_disabled_components() {
+        let own = "[tools.mine]\ncomponent = \"x\"\n[tools.off]\ncomponent = \"x\"\nenabled = false\n";
+        let project = "[tools.theirs]\ncomponent = \"x\"\n";
+        let found = searched_in(own, project, "mine_x");
+        assert_eq!(
+            found.iter().filter(|name| *name == "mine").count(),
+            1,
+            "{found:?}"
+        );
+        assert!(found.contains(&"files".to_owned()), "{found:?}");
+        for name in ["off", "theirs", "project:theirs"] {
+            assert!(!found.contains(&name.to_owned()), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn path_has_a_separator_or_the_ending_of_a_component() {
+        for (text, expected) in [
+            ("files", false),
+            ("a.txt", false),
+            ("wasm", false),
+            ("a.wasm", true),
+            ("a.WASM", true),
+            ("dir/a", true),
+            ("dir\\a", true),
+        ] {
+            assert_eq!(is_path(text), expected, "{text}");
+        }
     }
 }

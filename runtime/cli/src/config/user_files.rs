@@ -80,6 +80,7 @@ pub(crate) fn because(failure: Failure, error: FileError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Exit;
 
     #[test]
     fn missing_list_is_empty_and_unusable_one_is_error() {
@@ -98,5 +99,35 @@ mod tests {
         std::fs::remove_dir(&list).unwrap();
         std::os::unix::fs::symlink("none", &list).unwrap();
         assert!(read().is_err());
+    }
+
+    #[test]
+    fn refused_file_is_explained_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        std::fs::write(at("latin"), b"\xff").unwrap();
+        let rules = Rules::found(100);
+        for (name, remedy) in [
+            ("link", Some("replace it with the file itself")),
+            ("latin", Some("save it as UTF-8")),
+            ("absent", None),
+        ] {
+            let error = toolcell_fs::read_text(&at(name), &rules).unwrap_err();
+            let failure = format!("{:?}", because(Failure::new(Exit::Config, "x"), error));
+            assert_eq!(failure.contains("hints: []"), remedy.is_none(), "{failure}");
+            assert!(failure.contains(remedy.unwrap_or_default()), "{failure}");
+        }
+    }
+
+    #[test]
+    fn file_of_the_user_is_the_named_or_the_usual_one() {
+        let mut environment = Environment::for_tests(Path::new("/work"), &[]);
+        assert_eq!(user_file_shown(&environment), "your own configuration");
+        environment.config_dir = Some("/config".into());
+        assert_eq!(user_file_shown(&environment), "/config/config.toml");
+        environment.named_config = Some("/work/mine.toml".into());
+        assert_eq!(user_file_shown(&environment), "mine.toml");
     }
 }
