@@ -546,3 +546,19 @@ fn secret_is_sent_with_request_and_shown_nowhere() {
         seen.stderr
     );
 }
+
+#[test]
+fn offered_tools_must_be_of_their_component() {
+    let user = User::new();
+    let count = ["call", "text_count", r#"{"text": "one two"}"#];
+    for (only, code, shown) in [
+        ("text_count", 0, ""),
+        ("text_cuont", 3, "did you mean `text_count`?"),
+        ("x", 3, "it has `text_"),
+    ] {
+        user.configure(&format!("[tools.text]\nonly = [\"{only}\"]\n"));
+        let seen = user.run(&count).ended(code);
+        assert!(seen.stderr.contains(shown), "{only}: {}", seen.stderr);
+        assert_eq!(seen.stderr.contains("has no tool"), code == 3, "{}", seen.stderr);
+    }
+}
