@@ -93,6 +93,11 @@ impl Agent {
         &self.definition.specs
     }
 
+    /// True if calls of one of the tools can change files.
+    pub(crate) fn changes_files(&self) -> bool {
+        self.definition.registry.iter().any(|tool| tool.changes_files())
+    }
+
     /// Data flow of all tools combined.
     pub fn flow(&self) -> DataFlow {
         let flows = self.definition.machine.tools.values().map(|facts| facts.flow);
@@ -258,13 +263,17 @@ impl AgentBuilder {
                 .into_iter()
                 .chain(controls.iter().map(|kind| control::tool(*kind))),
         )?;
+        // While paths are judged and followed, no other call changes where they lead.
+        let judges_arguments = self.approvals.judges_arguments() || !self.hooks.is_empty();
         let facts = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
             let name = spec.name.as_str();
             let has_claim = |claim: &str| spec.annotations.get(claim) == Some(&Value::Bool(true));
             let facts = ToolFacts {
                 idempotent: spec.hints.idempotent,
-                exclusive: spec.hints.destructive || has_claim("exclusive"),
+                exclusive: spec.hints.destructive
+                    || has_claim("exclusive")
+                    || (judges_arguments && tool.changes_files()),
                 polling: has_claim("polling"),
                 flow: self.flows.get(name).copied().unwrap_or_default(),
                 control: controls.iter().copied().find(|kind| kind.name() == name),

@@ -20,6 +20,7 @@ use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
 use crate::component::{Component, Loaded};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
+use crate::load::imports::Ability;
 use crate::places;
 
 /// One tool of one component, with the policy under which it is called.
@@ -89,6 +90,11 @@ impl Tool for ComponentTool {
 
     fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
         places::of(arguments, self.spec.input.as_value(), &self.policy.grants.dirs)
+    }
+
+    fn changes_files(&self) -> bool {
+        let has_files = self.component.base.identity.abilities().contains(&Ability::Files);
+        has_files && (self.policy.grants.dirs.iter()).any(|dir| dir.access.can_change())
     }
 }
 

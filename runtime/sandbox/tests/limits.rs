@@ -581,6 +581,28 @@ async fn panic_in_a_host_function_fails_only_that_call() {
     assert_eq!(observed.messages(LogSource::Log), ["hello"]);
 }
 
+/// A session that lets no call start.
+struct Closed;
+
+impl CallObserver for Closed {
+    fn check_start(&self) -> Result<(), ToolError> {
+        Err(ToolError::denied("planted", None))
+    }
+}
+
+#[tokio::test]
+async fn call_that_may_not_start_runs_no_guest() {
+    let component = load(&sandbox(), &Probe::running("unreachable")).await.unwrap();
+    let tool = only_tool(&component, Policy::default());
+    let context = CallContext {
+        observer: Arc::new(Closed),
+        ..CallContext::unobserved()
+    };
+    let result = tool.call(call_of(json!({})), context).await;
+    assert_eq!(result.error, Some(ToolError::denied("planted", None)));
+    assert_eq!(result.receipt.unwrap().fuel, 0);
+}
+
 /// A session with this remaining budget.
 struct LowBudget(RemainingBudget);
 

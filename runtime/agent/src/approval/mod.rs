@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
 use toolcell_core::event::DataFlow;
-use toolcell_core::{ArgumentPlace, BoxFuture};
+use toolcell_core::{ArgumentPlace, BoxFuture, ToolError};
 
 pub use self::check::{InvalidRule, MAX_PATTERN, UnusedRule};
 use self::comparison::Comparison;
 pub use self::comparison::is_within;
+use crate::context::messages;
 
 /// All approval rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +146,11 @@ impl std::fmt::Display for ApprovalRule {
 }
 
 impl Approvals {
+    /// True if a call is judged by its arguments: by a rule, and by what the question about it shows.
+    pub(crate) fn judges_arguments(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// The verdict for a call whose arguments resolve to these places, and the rule that gives it; without a matching
     /// rule, [`Verdict::Allow`].
     ///
@@ -215,6 +221,17 @@ impl Approvals {
             return Gate::Ask(ApprovalCause::Rule, named());
         }
         Gate::Open
+    }
+}
+
+/// Compares where the arguments of a call lead now with where they led when it was judged.
+///
+/// # Errors
+/// A refusal, if it is elsewhere.
+pub(crate) fn check_places(judged: &[ArgumentPlace], now: &[ArgumentPlace]) -> Result<(), ToolError> {
+    match judged == now {
+        true => Ok(()),
+        false => Err(ToolError::denied(messages::TARGET_CHANGED, None)),
     }
 }
 

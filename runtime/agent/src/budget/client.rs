@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_core::tool::{CallObserver, LogLine, Progress};
-use toolcell_core::{ApprovalRequest, BoxFuture, CallResult, Decision, Event, Receipt, RemainingBudget};
+use toolcell_core::{
+    ApprovalRequest, BoxFuture, CallResult, Decision, Event, Receipt, RemainingBudget, ToolError,
+};
 
 use super::reserve::{Exhausted, Ticket};
 use super::{Budget, Spent, most_of_call, without};
@@ -179,6 +181,10 @@ impl CallObserver for ClientCall {
     fn left(&self) -> RemainingBudget {
         let spent = Spent::of_call(0, self.used().as_ref(), self.grant.prices.as_ref());
         without(self.grant, spent).within(self.observer.left())
+    }
+
+    fn check_start(&self) -> Result<(), ToolError> {
+        self.observer.check_start()
     }
 
     fn nested(&self, event: &Event) {

@@ -203,7 +203,11 @@ impl<'a> Driver<'a> {
                     Effect::Prepare { id, tool, arguments } if unwatched => {
                         let checked = dispatch::check(&self.inner.registry, &tool, &arguments);
                         let arguments = checked.map(|(_, arguments)| arguments);
-                        inputs.push_back(Input::Prepared { id, arguments });
+                        inputs.push_back(Input::Prepared {
+                            id,
+                            arguments,
+                            places: None,
+                        });
                     }
                     effect => effects.push(effect),
                 }
@@ -316,7 +320,12 @@ impl<'a> Driver<'a> {
                 self.questions.push_back(request);
                 self.ask_next();
             }
-            Effect::Run { id, tool, arguments } => self.spawn_call(id, tool, arguments),
+            Effect::Run {
+                id,
+                tool,
+                arguments,
+                places,
+            } => self.spawn_call(id, tool, arguments, places),
         }
     }
 

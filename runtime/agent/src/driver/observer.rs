@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
-use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Receipt, RemainingBudget};
+use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Receipt, RemainingBudget, ToolError};
 
 use super::GRACE;
 use super::account::Account;
@@ -25,7 +25,11 @@ pub(super) struct Observer {
     /// Reservation of the call, once it has started.
     grant: OnceLock<RemainingBudget>,
     receipt: Mutex<Option<Receipt>>,
+    check_start: Option<Box<CheckStart>>,
 }
+
+/// Last check before a guest starts.
+type CheckStart = dyn Fn() -> Result<(), ToolError> + Send + Sync;
 
 impl Observer {
     pub(super) fn new(id: String, tool: String, account: Arc<Account>, notes: Notes) -> Self {
@@ -38,7 +42,16 @@ impl Observer {
             is_counted: AtomicBool::new(false),
             grant: OnceLock::new(),
             receipt: Mutex::default(),
+            check_start: None,
         }
+    }
+
+    /// Sets the check that is made when the guest is about to start.
+    pub(super) fn check_start_by(
+        &mut self,
+        check: impl Fn() -> Result<(), ToolError> + Send + Sync + 'static,
+    ) {
+        self.check_start = Some(Box::new(check));
     }
 
     /// Marks the call as started, with this limit.
@@ -141,6 +154,10 @@ impl CallObserver for Observer {
         let receipt = self.peek_receipt();
         let prices = self.account.prices();
         without(grant, Spent::of_call(0, receipt.as_ref(), prices.as_ref()))
+    }
+
+    fn check_start(&self) -> Result<(), ToolError> {
+        self.check_start.as_ref().map_or(Ok(()), |check| check())
     }
 
     /// Forwards an event of an agent that the call runs. Its notices, such as the failure of a hook, are never lost.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::provider::{Completion, Request, ToolChoice};
-use toolcell_core::{Message, Part, RemainingBudget, ToolError};
+use toolcell_core::{ArgumentPlace, Message, Part, RemainingBudget, ToolError};
 use tracing::Instrument as _;
 
 use super::call::CallTask;
 use super::observer::Observer;
 use super::{Driver, RunningCall, Summary};
+use crate::approval::check_places;
 use crate::budget;
 use crate::context::messages;
 use crate::context::normalise;
@@ -71,7 +72,17 @@ impl Driver<'_> {
         let turn = self.hooks.clone();
         self.tasks.spawn(async move {
             match prepare(&inner, &turn, &id, &tool, &arguments).await {
-                Ok(arguments) => TaskEnd::of(Input::Prepared { id, arguments }),
+                Ok(arguments) => {
+                    let (arguments, places) = match arguments {
+                        Ok((arguments, places)) => (Ok(arguments), places),
+                        Err(refused) => (Err(refused), None),
+                    };
+                    TaskEnd::of(Input::Prepared {
+                        id,
+                        arguments,
+                        places,
+                    })
+                }
                 Err((by, reason)) => TaskEnd::Aborted { by, reason },
             }
         });
@@ -96,13 +107,25 @@ impl Driver<'_> {
         });
     }
 
-    pub(super) fn spawn_call(&mut self, id: String, tool: String, arguments: Value) {
-        let observer = Arc::new(Observer::new(
+    pub(super) fn spawn_call(
+        &mut self,
+        id: String,
+        tool: String,
+        arguments: Value,
+        judged: Vec<ArgumentPlace>,
+    ) {
+        let mut observer = Observer::new(
             id.clone(),
             tool.clone(),
             self.account.clone(),
             self.notes.0.clone(),
-        ));
+        );
+        let machine = &self.inner.machine;
+        if !judged.is_empty() && (machine.approvals.judges_arguments() || !self.inner.hooks.is_empty()) {
+            let (places, tool, arguments) = (machine.places.clone(), tool.clone(), arguments.clone());
+            observer.check_start_by(move || check_places(&judged, &places.of(&tool, &arguments)));
+        }
+        let observer = Arc::new(observer);
         let found = self.inner.registry.get(&tool);
         let most = found.map_or(RemainingBudget::NOTHING, |tool| tool.max_use());
         let result = self.inner.machine.policy.result_bytes as u64;
@@ -220,7 +243,8 @@ impl Driver<'_> {
     }
 }
 
-/// Checks a call, runs the hooks before it, and checks it again if they changed it.
+/// Checks a call, runs the hooks before it, and checks it again if they changed it. Returns the arguments, and where they
+/// led when hooks judged them.
 ///
 /// # Errors
 /// Hook and reason, if a hook aborts the turn.
@@ -230,7 +254,7 @@ async fn prepare(
     id: &str,
     tool: &str,
     arguments: &str,
-) -> Result<Result<Value, RefusedCall>, (String, String)> {
+) -> Result<Result<(Value, Option<Vec<ArgumentPlace>>), RefusedCall>, (String, String)> {
     let (found, checked) = match dispatch::check(&inner.registry, tool, arguments) {
         Ok(found) => found,
         Err(refusal) => {
@@ -239,7 +263,7 @@ async fn prepare(
         }
     };
     let Value::Object(map) = checked.clone() else {
-        return Ok(Ok(checked));
+        return Ok(Ok((checked, None)));
     };
     let mut pending = PendingCall {
         id: id.to_owned(),
@@ -260,10 +284,12 @@ async fn prepare(
     }
     let changed = Value::Object(pending.arguments);
     if changed == checked {
-        return Ok(Ok(checked));
+        // Empty without a hook at this point.
+        let places = (!pending.places.is_empty()).then_some(pending.places);
+        return Ok(Ok((checked, places)));
     }
     Ok(match found.spec().input.check_arguments(&changed) {
-        Ok(()) => Ok(changed),
+        Ok(()) => Ok((changed, None)),
         Err(error) => {
             report_arguments(inner, turn, tool, &error).await;
             Err(RefusedCall {

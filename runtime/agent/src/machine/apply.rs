@@ -79,6 +79,7 @@ impl LoopState {
                 arguments,
                 cause,
                 reason,
+                places,
                 ..
             } => {
                 let flow = self.flow;
@@ -87,14 +88,21 @@ impl LoopState {
                     cause: *cause,
                     reason: reason.clone(),
                     flow,
+                    places: places.clone(),
                 });
             }
             Event::ApprovalDecided {
                 id, approved: true, ..
             } => self.stage(id, |held| match held {
-                Stage::Held { arguments, flow, .. } => Stage::Ready {
+                Stage::Held {
+                    arguments,
+                    flow,
+                    places,
+                    ..
+                } => Stage::Ready {
                     arguments,
                     approved: Some(flow),
+                    places: Some(places),
                 },
                 other => other,
             }),

@@ -4,11 +4,11 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use toolcell_core::event::{DataFlow, ReminderKind, TurnOutcome};
 use toolcell_core::message::CallRequest;
-use toolcell_core::{CallResult, Content, Event, Plan, ToolError};
+use toolcell_core::{ArgumentPlace, CallResult, Content, Event, Plan, ToolError};
 
 use super::state::{Call, Finished, Stage};
 use super::{Effect, RefusedCall, Step, ToolFacts};
-use crate::approval::{ApprovalRequest, Decision, Gate};
+use crate::approval::{ApprovalRequest, Decision, Gate, check_places};
 use crate::context::messages;
 use crate::policy::{Control, Repeats};
 use crate::tools::fingerprint::fingerprint;
@@ -33,7 +33,12 @@ pub(super) fn arguments_of(stage: Stage) -> Value {
 }
 
 impl Step<'_> {
-    pub(super) fn prepared(&mut self, id: &str, arguments: Result<Value, RefusedCall>) {
+    pub(super) fn prepared(
+        &mut self,
+        id: &str,
+        arguments: Result<Value, RefusedCall>,
+        places: Option<Vec<ArgumentPlace>>,
+    ) {
         if !self.is_at(id, |stage| matches!(stage, Stage::Accepted)) {
             return;
         }
@@ -43,6 +48,7 @@ impl Step<'_> {
                     call.stage = Stage::Ready {
                         arguments,
                         approved: None,
+                        places,
                     };
                 }
                 self.start_ready();
@@ -105,8 +111,13 @@ impl Step<'_> {
             if (exclusive && open_before) || self.running() >= self.machine.policy.concurrency {
                 return;
             }
-            if let Stage::Ready { arguments, approved } = stage {
-                self.start(&id, arguments, approved);
+            if let Stage::Ready {
+                arguments,
+                approved,
+                places,
+            } = stage
+            {
+                self.start(&id, arguments, approved, places);
             }
             let open = self.is_at(&id, |stage| !matches!(stage, Stage::Finished(_)));
             if exclusive && open {
@@ -129,7 +140,11 @@ impl Step<'_> {
         while let Some((id, stage)) = self.open_calls().into_iter().next() {
             match stage {
                 Stage::Accepted => return self.prepare(&id),
-                Stage::Ready { arguments, approved } => self.start(&id, arguments, approved),
+                Stage::Ready {
+                    arguments,
+                    approved,
+                    places,
+                } => self.start(&id, arguments, approved, places),
                 Stage::Held { .. } | Stage::Running { .. } | Stage::Finished(_) => return,
             }
             if self.is_at(&id, |stage| !matches!(stage, Stage::Finished(_))) {
@@ -156,7 +171,14 @@ impl Step<'_> {
         }
     }
 
-    fn start(&mut self, id: &str, arguments: Value, approved: Option<DataFlow>) {
+    /// Starts a call, asks the user, or refuses it. `judged` is where its arguments led when hooks or the user judged it.
+    fn start(
+        &mut self,
+        id: &str,
+        arguments: Value,
+        approved: Option<DataFlow>,
+        judged: Option<Vec<ArgumentPlace>>,
+    ) {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
         if let Some(reason) = self.no_budget_for_call() {
@@ -171,6 +193,12 @@ impl Step<'_> {
             facts.flow,
             approved,
         );
+        let check = judged.map_or(Ok(()), |judged| check_places(&judged, &places));
+        if let Err(error) = check
+            && !matches!(gate, Gate::Shut(_))
+        {
+            return self.refuse_call(id, arguments, error);
+        }
         match gate {
             Gate::Open => {}
             Gate::Shut(rule) => {
@@ -185,6 +213,7 @@ impl Step<'_> {
                     arguments: arguments.clone(),
                     cause,
                     reason: reason.clone(),
+                    places: places.clone(),
                 });
                 return self.effects.push(Effect::Ask(ApprovalRequest {
                     id: id.to_owned(),
@@ -212,6 +241,7 @@ impl Step<'_> {
             id: id.to_owned(),
             tool,
             arguments,
+            places,
         });
     }
 
@@ -361,15 +391,29 @@ impl Step<'_> {
                     arguments,
                     cause,
                     reason,
+                    places: told,
                     ..
-                } => self.effects.push(Effect::Ask(ApprovalRequest {
-                    places: self.machine.places.of(&tool, &arguments),
-                    id,
-                    tool,
-                    arguments,
-                    cause,
-                    reason,
-                })),
+                } => {
+                    let places = self.machine.places.of(&tool, &arguments);
+                    if places != told {
+                        self.emit(Event::ApprovalRequested {
+                            id: id.clone(),
+                            tool: tool.clone(),
+                            arguments: arguments.clone(),
+                            cause,
+                            reason: reason.clone(),
+                            places: places.clone(),
+                        });
+                    }
+                    self.effects.push(Effect::Ask(ApprovalRequest {
+                        id,
+                        tool,
+                        arguments,
+                        cause,
+                        reason,
+                        places,
+                    }));
+                }
                 Stage::Running { arguments } if self.facts(&tool).idempotent && arguments.is_object() => {
                     self.emit(Event::CallRetried {
                         id: id.clone(),
@@ -377,7 +421,12 @@ impl Step<'_> {
                         delay_ms: 0,
                         reason: "the process ended while it ran".into(),
                     });
-                    self.effects.push(Effect::Run { id, tool, arguments });
+                    self.effects.push(Effect::Run {
+                        places: self.machine.places.of(&tool, &arguments),
+                        id,
+                        tool,
+                        arguments,
+                    });
                 }
                 Stage::Running { .. } => self.finish_call(
                     &id,

@@ -1,6 +1,8 @@
 //! Unit tests of the transitions after one answer and its calls: checks, refusals, starts and counters.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use toolcell_core::event::{ReminderKind, TurnOutcome};
@@ -71,6 +73,7 @@ impl Session {
         self.step(Input::Prepared {
             id: id.into(),
             arguments: Ok(arguments),
+            places: None,
         })
     }
 
@@ -359,6 +362,96 @@ fn rule_applies_to_resolved_arguments() {
         session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
         let effects = session.prepared("a", json!({ "path": path }));
         assert_eq!(of_calls(&effects)[0], expected, "{path}");
+    }
+}
+
+/// A machine that asks for every call, and a switch for where `way` leads.
+fn asking_about_a_link() -> (Machine, Arc<AtomicBool>) {
+    let is_changed = Arc::new(AtomicBool::new(false));
+    let changed = is_changed.clone();
+    let places = Places::new(move |_, _| vec![way(changed.load(Ordering::Relaxed))]);
+    let machine = Machine {
+        approvals: Approvals {
+            rules: vec![ApprovalRule::tool("*", Verdict::Ask)],
+            flow: FlowGuard::Off,
+            base: None,
+        },
+        places,
+        ..Machine::default()
+    };
+    (machine, is_changed)
+}
+
+fn way(is_changed: bool) -> ArgumentPlace {
+    let target = if is_changed { "private" } else { "notes" };
+    ArgumentPlace {
+        pointer: "/path".into(),
+        kind: PlaceKind::Path,
+        plain: "/way".into(),
+        named: Some("/work/way".into()),
+        real: Some(format!("/work/{target}")),
+        is_unresolved: false,
+    }
+}
+
+fn approve(id: &str) -> Input {
+    Input::Decided {
+        id: id.into(),
+        decision: Decision::Approve,
+    }
+}
+
+#[test]
+fn approved_call_runs_only_if_its_target_is_as_shown() {
+    for (changes, expected) in [(false, "run a"), (true, "refuse a")] {
+        let (machine, is_changed) = asking_about_a_link();
+        let mut session = Session::new(machine);
+        session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
+        session.prepared("a", json!({"path": "way"}));
+        is_changed.store(changes, Ordering::Relaxed);
+        let effects = session.step(approve("a"));
+        assert_eq!(of_calls(&effects)[0], expected);
+        if !changes {
+            let judged = effects.iter().find_map(|effect| match effect {
+                Effect::Run { places, .. } => Some(places.clone()),
+                _ => None,
+            });
+            assert_eq!(judged, Some(vec![way(false)]));
+        }
+    }
+}
+
+#[test]
+fn question_of_a_resumed_session_shows_the_present_target() {
+    let (machine, is_changed) = asking_about_a_link();
+    let mut session = Session::new(machine);
+    session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
+    session.prepared("a", json!({"path": "way"}));
+    is_changed.store(true, Ordering::Relaxed);
+    let effects = session.step(Input::Resume);
+    let shown = effects.iter().find_map(|effect| match effect {
+        Effect::Ask(request) => Some(request.places.clone()),
+        _ => None,
+    });
+    assert_eq!(shown, Some(vec![way(true)]));
+    assert_eq!(of_calls(&session.step(approve("a")))[0], "run a");
+}
+
+#[test]
+fn call_that_hooks_judged_by_another_target_is_refused() {
+    for (judged, expected) in [(way(true), "refuse a"), (way(false), "run a")] {
+        let (machine, _) = asking_about_a_link();
+        let mut session = Session::new(Machine {
+            approvals: Approvals::default(),
+            ..machine
+        });
+        session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
+        let effects = session.step(Input::Prepared {
+            id: "a".into(),
+            arguments: Ok(json!({"path": "way"})),
+            places: Some(vec![judged]),
+        });
+        assert_eq!(of_calls(&effects)[0], expected);
     }
 }
 

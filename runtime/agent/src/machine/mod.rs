@@ -150,6 +150,8 @@ pub enum Input {
         id: String,
         /// Arguments to execute, or the refusal.
         arguments: Result<Value, RefusedCall>,
+        /// Where the arguments led when hooks judged them, if any did.
+        places: Option<Vec<ArgumentPlace>>,
     },
     /// Decision of the user on a call.
     Decided {
@@ -229,6 +231,8 @@ pub enum Effect {
         tool: String,
         /// Arguments, already checked.
         arguments: Value,
+        /// Where the arguments led when the call was judged.
+        places: Vec<ArgumentPlace>,
     },
 }
 
@@ -287,7 +291,14 @@ impl Step<'_> {
             (Input::SummaryFailed { reason, usage }, Some(Phase::Summarising)) => {
                 self.summary_failed(&reason, usage);
             }
-            (Input::Prepared { id, arguments }, Some(Phase::Calling)) => self.prepared(&id, arguments),
+            (
+                Input::Prepared {
+                    id,
+                    arguments,
+                    places,
+                },
+                Some(Phase::Calling),
+            ) => self.prepared(&id, arguments, places),
             (Input::Decided { id, decision }, Some(Phase::Calling)) => self.decided(&id, decision),
             (Input::Returned { id, result }, Some(Phase::Calling)) => self.returned(&id, result),
             (

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use toolcell_core::event::{DataFlow, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::Usage;
-use toolcell_core::{ApprovalCause, CallResult, Event, Message, Plan};
+use toolcell_core::{ApprovalCause, ArgumentPlace, CallResult, Event, Message, Plan};
 
 use crate::budget::{Budget, Spent};
 use crate::context::normalise;
@@ -137,6 +137,9 @@ pub enum Stage {
         /// After an approval: the session's data flow when the approval was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         approved: Option<DataFlow>,
+        /// Where the arguments led when hooks or the user judged them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        places: Option<Vec<ArgumentPlace>>,
     },
     /// Waits for a decision.
     Held {
@@ -149,6 +152,9 @@ pub enum Stage {
         reason: String,
         /// The session's data flow when the approval was requested.
         flow: DataFlow,
+        /// Where the arguments lead, as the user was told.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        places: Vec<ArgumentPlace>,
     },
     /// Running, or was running when the process ended.
     Running {

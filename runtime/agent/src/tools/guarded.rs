@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
+use tokio::sync::RwLock;
 use toolcell_core::event::DataFlow;
+use toolcell_core::tool::{CallObserver, LogLine, Progress};
 use toolcell_core::{
-    ApprovalCause, ArgumentPlace, BoxFuture, CallContext, CallResult, RemainingBudget, Tool, ToolCall,
-    ToolError, ToolSpec,
+    ApprovalCause, ApprovalRequest, ArgumentPlace, BoxFuture, CallContext, CallResult, Decision, Event,
+    Receipt, RemainingBudget, Tool, ToolCall, ToolError, ToolSpec,
 };
 
-use crate::approval::{Approvals, Gate};
+use crate::approval::{Approvals, Gate, check_places};
 use crate::budget::client::ClientBudget;
 use crate::budget::{Budget, Spent};
 use crate::context::messages;
@@ -47,6 +49,7 @@ pub fn guarded(tools: impl IntoIterator<Item = Arc<dyn Tool>>, rules: ClientRule
     let client = Arc::new(Client {
         budget: ClientBudget::new(rules.budget.clone()),
         flow: Mutex::default(),
+        files: RwLock::default(),
         rules,
     });
     let guard = |tool: Arc<dyn Tool>| -> Arc<dyn Tool> {
@@ -66,6 +69,8 @@ struct Client {
     budget: Arc<ClientBudget>,
     /// Data flow of the calls so far.
     flow: Mutex<DataFlow>,
+    /// Where rules judge arguments, a call that can change files holds it alone, and the others hold it together.
+    files: RwLock<()>,
 }
 
 struct Guarded {
@@ -76,7 +81,7 @@ struct Guarded {
 
 impl Guarded {
     /// Checks a call, and counts its data flow if it may run.
-    fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
+    fn admit(&self, arguments: &Value) -> Result<Vec<ArgumentPlace>, ToolError> {
         let name = self.tool.spec().name.as_str();
         self.tool.spec().input.check_arguments(arguments)?;
         let places = self.tool.places(arguments);
@@ -87,7 +92,7 @@ impl Guarded {
         match gate {
             Gate::Open => {
                 *flow = flow.union(self.flow);
-                Ok(())
+                Ok(places)
             }
             Gate::Shut(rule) => Err(ToolError::denied(
                 messages::not_allowed(name),
@@ -109,13 +114,29 @@ impl Tool for Guarded {
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             let arguments = Value::Object(call.arguments);
-            if let Err(error) = self.admit(&arguments) {
-                return CallResult::refused(error);
-            }
+            let judges_arguments = self.client.rules.approvals.judges_arguments();
+            let _turn = match (judges_arguments, self.tool.changes_files()) {
+                (false, _) => (None, None),
+                (true, false) => (Some(self.client.files.read().await), None),
+                (true, true) => (None, Some(self.client.files.write().await)),
+            };
+            let judged = match self.admit(&arguments) {
+                Ok(places) => places,
+                Err(error) => return CallResult::refused(error),
+            };
+            let observer: Arc<dyn CallObserver> = match judges_arguments && !judged.is_empty() {
+                false => cx.observer.clone(),
+                true => Arc::new(Judged {
+                    observer: cx.observer.clone(),
+                    tool: self.tool.clone(),
+                    arguments: arguments.clone(),
+                    places: judged,
+                }),
+            };
             let Value::Object(arguments) = arguments else {
                 unreachable!("it was made from an object");
             };
-            let begun = self.client.budget.begin(self.tool.max_use(), cx.observer.clone());
+            let begun = self.client.budget.begin(self.tool.max_use(), observer);
             let observer = match begun.await {
                 Ok(observer) => observer,
                 Err(reason) => {
@@ -149,6 +170,49 @@ impl Tool for Guarded {
     fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
         self.tool.places(arguments)
     }
+
+    fn changes_files(&self) -> bool {
+        self.tool.changes_files()
+    }
+}
+
+/// Observer of a call, which does not start if its arguments no longer lead where they led when it was judged.
+struct Judged {
+    observer: Arc<dyn CallObserver>,
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+    places: Vec<ArgumentPlace>,
+}
+
+impl CallObserver for Judged {
+    fn log(&self, line: LogLine) {
+        self.observer.log(line);
+    }
+
+    fn progress(&self, progress: Progress) {
+        self.observer.progress(progress);
+    }
+
+    fn receipt(&self, receipt: Receipt) {
+        self.observer.receipt(receipt);
+    }
+
+    fn left(&self) -> RemainingBudget {
+        self.observer.left()
+    }
+
+    fn check_start(&self) -> Result<(), ToolError> {
+        check_places(&self.places, &self.tool.places(&self.arguments))?;
+        self.observer.check_start()
+    }
+
+    fn nested(&self, event: &Event) {
+        self.observer.nested(event);
+    }
+
+    fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Decision> {
+        self.observer.ask(request)
+    }
 }
 
 /// Cuts a result to what the budget leaves for it.
@@ -167,6 +231,8 @@ mod tests {
     use crate::approval::{ApprovalRule, FlowGuard, Verdict};
     use crate::testing::{tool, tool_with};
     use serde_json::json;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use toolcell_core::Content;
     use toolcell_core::tool::Hints;
 
     fn flow(reads_private: bool, untrusted_content: bool, can_send_out: bool) -> DataFlow {
@@ -316,6 +382,97 @@ mod tests {
         let arguments = json!({"path": "x"});
         assert_eq!(tools[0].places(&arguments), inner.places(&arguments));
         assert_eq!(tools[0].max_use(), inner.max_use());
+    }
+
+    /// A tool whose paths lead elsewhere each time that they are resolved, up to a number of times, and which checks its
+    /// start as a cell does.
+    struct Moving {
+        spec: ToolSpec,
+        left: AtomicU32,
+        changes_files: bool,
+        running: AtomicU32,
+    }
+
+    impl Moving {
+        fn new(left: u32, changes_files: bool) -> Arc<Self> {
+            Arc::new(Self {
+                spec: tool("t", |_| Ok("".into())).spec().clone(),
+                left: AtomicU32::new(left),
+                changes_files,
+                running: AtomicU32::new(0),
+            })
+        }
+    }
+
+    impl Tool for Moving {
+        fn spec(&self) -> &ToolSpec {
+            &self.spec
+        }
+
+        fn call(&self, _: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
+            Box::pin(async move {
+                if let Err(error) = cx.observer.check_start() {
+                    return CallResult::failed(error);
+                }
+                let others = self.running.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                self.running.fetch_sub(1, Ordering::Relaxed);
+                CallResult::text(format!("{others} others"))
+            })
+        }
+
+        fn places(&self, _: &Value) -> Vec<ArgumentPlace> {
+            let now = self.left.load(Ordering::Relaxed);
+            self.left.store(now.saturating_sub(1), Ordering::Relaxed);
+            vec![ArgumentPlace {
+                pointer: "/path".into(),
+                kind: toolcell_core::PlaceKind::Path,
+                plain: "/way".into(),
+                named: Some("/work/way".into()),
+                real: Some(format!("/work/{now}")),
+                is_unresolved: false,
+            }]
+        }
+
+        fn changes_files(&self) -> bool {
+            self.changes_files
+        }
+    }
+
+    fn allowing() -> Approvals {
+        Approvals {
+            rules: vec![ApprovalRule::tool("*", Verdict::Allow)],
+            ..Approvals::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn call_whose_target_changes_while_it_waits_is_refused() {
+        for (moves, approvals, runs) in [
+            (1, allowing(), false),
+            (0, allowing(), true),
+            (1, Approvals::default(), true),
+        ] {
+            let tools = guarded([Moving::new(moves, false) as Arc<dyn Tool>], rules(approvals));
+            let result = call(&tools[0], json!({})).await;
+            assert_eq!(result.error.is_none(), runs, "{moves}");
+            let text = result.error.map(|error| error.for_model()).unwrap_or_default();
+            assert_eq!(text.contains("leads elsewhere"), !runs, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_that_change_files_run_alone_where_rules_judge() {
+        for (approvals, changes_files, others) in [
+            (allowing(), true, "0 others"),
+            (allowing(), false, "1 others"),
+            (Approvals::default(), true, "1 others"),
+        ] {
+            let tools = guarded([Moving::new(0, changes_files) as Arc<dyn Tool>], rules(approvals));
+            assert_eq!(tools[0].changes_files(), changes_files);
+            let (_, second) = tokio::join!(call(&tools[0], json!({})), call(&tools[0], json!({})));
+            assert_eq!(second.content, [Content::text(others)], "{changes_files}");
+        }
     }
 
     #[tokio::test]

@@ -65,6 +65,10 @@ impl Tool for SubAgent {
         }
     }
 
+    fn changes_files(&self) -> bool {
+        self.agent.changes_files()
+    }
+
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             let task = call

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{DataFlow, TurnOutcome};
-use toolcell_core::{ArgumentPlace, BoxFuture, Event, Message, PlaceKind, Tool};
+use toolcell_core::{
+    ArgumentPlace, BoxFuture, CallContext, CallResult, Event, Message, PlaceKind, Tool, ToolCall, ToolSpec,
+};
 
 use super::{RecordedEvents, agent, timeless};
 use crate::testing::{Say, Script, call, text_of, tool};
@@ -406,5 +408,55 @@ fn saved_pattern_covers_only_resolved_targets_within_it() {
     ] {
         let found = is_within(&place(real), "./notes/*", Some("/work"));
         assert_eq!(found, expected, "{real:?}");
+    }
+}
+
+/// A tool that changes files, and notes when its calls begin and end.
+struct Writer(ToolSpec, Arc<Mutex<Vec<String>>>);
+
+impl Tool for Writer {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn call(&self, call: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
+        Box::pin(async move {
+            self.1.lock().unwrap().push(format!("{} begins", call.id));
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            self.1.lock().unwrap().push(format!("{} ends", call.id));
+            CallResult::text("ok")
+        })
+    }
+
+    fn changes_files(&self) -> bool {
+        true
+    }
+}
+
+/// No call changes where a path leads between the judgement of another call and its end.
+#[tokio::test]
+async fn calls_that_change_files_do_not_overlap_where_rules_judge() {
+    for (rules, overlap) in [
+        (vec![ApprovalRule::tool("*", Verdict::Allow)], false),
+        (Vec::new(), true),
+    ] {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let (plain, _) = counted("write");
+        let calls = ["1", "2"].map(|id| (id, "write", "{}".to_owned()));
+        let script = Script::new([Say::Calls("", calls.to_vec()), Say::Text("Done.")]);
+        let mut session = agent(&script)
+            .tool(Arc::new(Writer(plain.spec().clone(), notes.clone())))
+            .approvals(Approvals {
+                rules,
+                ..Approvals::default()
+            })
+            .build()
+            .unwrap()
+            .session();
+        session.ask("Go").await.unwrap();
+        let notes = notes.lock().unwrap().clone();
+        assert_eq!(notes[1] == "2 begins", overlap, "{notes:?}");
     }
 }

@@ -17,7 +17,7 @@ pub use self::data_flow::DataFlow;
 pub use self::outcome::TurnOutcome;
 use crate::provider::{StopReason, Usage};
 use crate::tool::{LogLine, Progress};
-use crate::{ApprovalCause, CallResult, Message, Plan, Receipt};
+use crate::{ApprovalCause, ArgumentPlace, CallResult, Message, Plan, Receipt};
 
 /// Version of the JSON form of [`Event`], included in [`Event::TurnStarted`]. Incremented when a reader of an earlier
 /// form could misinterpret the new one; new kinds of events and new fields do not increment it.
@@ -139,6 +139,9 @@ pub enum Event {
         cause: ApprovalCause,
         /// Reason for the request, for the user.
         reason: String,
+        /// Where the arguments lead, as the user is told.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        places: Vec<ArgumentPlace>,
     },
     /// A pending call was approved or denied.
     ApprovalDecided {

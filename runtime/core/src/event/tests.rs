@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::tool::{LogLevel, LogSource};
-use crate::{Content, PlanStep, ToolError};
+use crate::{Content, PlaceKind, PlanStep, ToolError};
 
 pub(crate) fn all() -> Vec<Event> {
     let id = || "c1".to_owned();
@@ -60,6 +60,14 @@ pub(crate) fn all() -> Vec<Event> {
             arguments: json!({"a": [1, null]}),
             cause: ApprovalCause::Flow,
             reason: "rule".into(),
+            places: vec![ArgumentPlace {
+                pointer: "/a".into(),
+                kind: PlaceKind::Path,
+                plain: "/x".into(),
+                named: Some("/work/x".into()),
+                real: Some("/work/y".into()),
+                is_unresolved: false,
+            }],
         },
         Event::ApprovalDecided {
             id: id(),

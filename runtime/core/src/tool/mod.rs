@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::approval::{ApprovalRequest, Decision};
 use crate::provider::Prices;
-use crate::{ArgumentPlace, BoxFuture, Event, Receipt, Schema};
+use crate::{ArgumentPlace, BoxFuture, Event, Receipt, Schema, ToolError};
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -42,6 +42,12 @@ pub trait Tool: Send + Sync {
     fn places(&self, _arguments: &Value) -> Vec<ArgumentPlace> {
         Vec::new()
     }
+
+    /// Returns `true` if its calls can create, change or remove files, and so change where paths lead. Where rules or hooks
+    /// judge calls, such a call does not run at the same time as others.
+    fn changes_files(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Tool + ?Sized> Tool for Arc<T> {
@@ -59,6 +65,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
         (**self).places(arguments)
+    }
+
+    fn changes_files(&self) -> bool {
+        (**self).changes_files()
     }
 }
 
@@ -148,6 +158,13 @@ pub trait CallObserver: Send + Sync {
     /// Returns the budget that the session reserved for this call. It caps the limits of the tool.
     fn left(&self) -> RemainingBudget {
         RemainingBudget::default()
+    }
+    /// Checks the call once more when its guest is about to start: what it was judged by may have changed while it waited.
+    ///
+    /// # Errors
+    /// If the call must not start.
+    fn check_start(&self) -> Result<(), ToolError> {
+        Ok(())
     }
     /// Receives an event of a session that runs inside the call.
     fn nested(&self, _event: &Event) {}
@@ -444,6 +461,10 @@ mod tests {
                 is_unresolved: false,
             }]
         }
+
+        fn changes_files(&self) -> bool {
+            true
+        }
     }
 
     #[test]
@@ -463,6 +484,7 @@ mod tests {
         assert_eq!(Tool::spec(&tool).name.to_string(), "echo");
         assert_eq!(Tool::max_use(&tool).fuel, Some(7));
         assert_eq!(Tool::places(&tool, &Value::Null)[0].plain, "null");
+        assert!(Tool::changes_files(&tool));
     }
 
     #[test]

@@ -173,6 +173,7 @@ impl CellRunner {
             });
         }
         guard.slot = Some(self.slot(request.footprint.slots, wall).await?);
+        request.observer.check_start()?;
         let scheduler = self.scheduler.get_or_init(FairScheduler::of_this_runtime);
         let meter = guard.meter.clone();
         let call = std::pin::pin!(Some(async {

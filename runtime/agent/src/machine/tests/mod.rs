@@ -164,12 +164,22 @@ impl Simulation {
                     self.folded.apply(&event);
                     self.journal.push(event);
                 }
-                Effect::Run { id, tool, arguments } => {
+                Effect::Run {
+                    id,
+                    tool,
+                    arguments,
+                    places,
+                } => {
                     assert!(!self.finished.contains_key(&id), "{id} runs again after its end");
                     assert_ne!(tool, "denied");
                     assert_eq!(arguments, json!({"id": id}), "other arguments than were checked");
                     *self.runs.entry(id.clone()).or_default() += 1;
-                    self.pending.push(Effect::Run { id, tool, arguments });
+                    self.pending.push(Effect::Run {
+                        id,
+                        tool,
+                        arguments,
+                        places,
+                    });
                 }
                 other => self.pending.push(other),
             }
@@ -243,6 +253,7 @@ impl Simulation {
                 usage: None,
             },
             Effect::Prepare { id, .. } => Input::Prepared {
+                places: None,
                 id: id.clone(),
                 arguments: if choice.is_multiple_of(5) {
                     Err(RefusedCall {

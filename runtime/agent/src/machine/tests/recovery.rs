@@ -45,10 +45,12 @@ fn call_running_at_a_crash_is_repeated_only_if_idempotent() {
         Input::Prepared {
             id: "a".into(),
             arguments: Ok(json!({"id": "a"})),
+            places: None,
         },
         Input::Prepared {
             id: "b".into(),
             arguments: Ok(json!({"id": "b"})),
+            places: None,
         },
     ];
     let mut journal = Vec::new();
@@ -117,6 +119,7 @@ fn finished_call_keeps_its_result_when_the_turn_is_stopped() {
     let prepared = |id: &str| Input::Prepared {
         id: id.into(),
         arguments: Ok(json!({})),
+        places: None,
     };
     let inputs = [
         Input::Begin {
