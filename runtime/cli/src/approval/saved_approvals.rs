@@ -622,4 +622,47 @@ mod tests {
             assert_eq!(same, elsewhere, "{pattern}");
         }
     }
+
+    #[test]
+    fn each_argument_has_its_own_target() {
+        let place = |pointer: &str, kind, target: &str| ArgumentPlace {
+            pointer: pointer.into(),
+            kind,
+            plain: target.into(),
+            named: None,
+            real: None,
+            is_unresolved: false,
+        };
+        let shown = ApprovalRequest {
+            places: vec![
+                place("/to", PlaceKind::Path, "/work/https:/example.com/a"),
+                place("/to", PlaceKind::Url, "https://example.com/a"),
+                place("/from", PlaceKind::Path, "/work/b"),
+            ],
+            ..request("t", json!({"to": "https://example.com/a", "from": "b"}))
+        };
+        let saved = |arguments| SavedApproval {
+            tool: "t".into(),
+            digest: "d".into(),
+            access: "a".into(),
+            arguments,
+            places: places_of(&shown),
+            base: Some("/work".into()),
+        };
+        let exactly = saved(Scope::Exactly(shown.arguments.clone()));
+        assert!(exactly.allows(&shown, &known("d"), Some("/work")));
+        for moved in 0..shown.places.len() {
+            let mut other = shown.clone();
+            other.places[moved].plain = "/elsewhere".into();
+            assert!(!exactly.allows(&other, &known("d"), Some("/work")), "{moved}");
+        }
+
+        // A pattern for a URL does not depend on the base of paths.
+        let mut of_url = shown.clone();
+        of_url.places.remove(0);
+        let patterns = BTreeMap::from([("/to".into(), "https://example.com/*".into())]);
+        let like = ArgumentPattern::new(&of_url, patterns, Some("/work")).unwrap();
+        let like = saved(Scope::ArgumentPattern(like));
+        assert!(like.allows(&of_url, &known("d"), Some("/other")));
+    }
 }
