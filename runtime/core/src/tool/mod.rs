@@ -27,7 +27,7 @@ pub trait Tool: Send + Sync {
     /// Dropping the future cancels the call, including all work started for it. The result of a call that ran in a cell
     /// has a [`Receipt`], also if it failed; the receipt of a dropped call is reported to `cx.observer`.
     ///
-    /// All errors but [`ToolError::Host`](crate::ToolError::Host) are results for the model.
+    /// All errors but [`ToolError::Host`] are results for the model.
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult>;
 
     /// Upper bound of the resources that one call uses, excluding the call itself and its result; `None` in a field
