@@ -44,3 +44,44 @@ impl DataFlow {
         leaks && self.untrusted_content
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(bits: u8) -> DataFlow {
+        let has = |bit: u8| bits & (1 << bit) != 0;
+        DataFlow {
+            reads_private: has(0),
+            untrusted_content: has(1),
+            can_send_out: has(2),
+            reads_service: has(3),
+            can_send_elsewhere: has(4),
+        }
+    }
+
+    #[test]
+    fn flow_is_complete_with_data_a_way_out_and_untrusted_content() {
+        for bits in 0..32 {
+            let leaks = bits & 0b00101 == 0b00101 || bits & 0b11000 == 0b11000;
+            assert_eq!(
+                flow(bits).is_complete(),
+                leaks && bits & 0b00010 != 0,
+                "{bits:05b}"
+            );
+        }
+    }
+
+    #[test]
+    fn union_of_flows_has_what_either_has() {
+        for one in 0..32 {
+            for other in 0..32 {
+                assert_eq!(
+                    flow(one).union(flow(other)),
+                    flow(one | other),
+                    "{one:05b} {other:05b}"
+                );
+            }
+        }
+    }
+}

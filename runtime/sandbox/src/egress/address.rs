@@ -123,6 +123,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_addresses_of_the_internet_are_public() {
+        for (ip, is_public) in [
+            ("8.8.8.8", true),
+            ("2606:4700::1111", true),
+            ("10.0.0.1", false),
+            ("127.0.0.1", false),
+            ("169.254.169.254", false),
+            ("0.0.0.0", false),
+            ("fd00::1", false),
+        ] {
+            assert_eq!(is_public_address(ip.parse().unwrap()), is_public, "{ip}");
+        }
+    }
+
+    #[test]
     fn special_ranges_end_where_the_registry_says() {
         for (first, last, expected) in [
             ("0.0.0.0", "0.255.255.255", Reach::Nowhere),

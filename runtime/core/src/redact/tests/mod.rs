@@ -282,6 +282,12 @@ fn text_similar_to_a_short_secret_is_unchanged() {
 }
 
 #[test]
+fn signs_of_base64_are_found_in_a_secret_that_is_none() {
+    let redactor = Redactor::new([("word", "my pass-word, as_it is!")]);
+    assert_eq!(redactor.text("<my pass-word, as_it is!>"), "<[redacted:word]>");
+}
+
+#[test]
 fn long_secret_is_found_in_small_pieces() {
     let value: String = (0..8192_u32)
         .map(|n| char::from(b'a' + u8::try_from(n * n % 23).unwrap()))
