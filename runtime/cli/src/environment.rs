@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Snapshot of the process environment.
 #[derive(Debug, Clone)]
@@ -27,8 +27,8 @@ pub(crate) struct Environment {
     pub(crate) state_dir: Option<PathBuf>,
     /// Path of this executable, used to start the compile process.
     pub(crate) program: Option<PathBuf>,
-    /// File of this executable, without symbolic links.
-    pub(crate) executable: Option<PathBuf>,
+    /// File of this executable: without symbolic links, and as it was called.
+    pub(crate) executables: Vec<PathBuf>,
     /// Standard streams that are terminals.
     pub(crate) terminals: Terminals,
 }
@@ -108,7 +108,7 @@ impl Environment {
     pub(crate) fn read() -> io::Result<Self> {
         let cwd = std::env::current_dir()?.canonicalize()?;
         let dirs = directories::ProjectDirs::from("", "", "toolcell");
-        Ok(Self {
+        let mut environment = Self {
             named_config: None,
             vars: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
@@ -122,13 +122,19 @@ impl Environment {
                 .as_ref()
                 .map(|d| d.state_dir().unwrap_or_else(|| d.data_local_dir()).to_owned()),
             program: program(),
-            executable: std::env::current_exe().ok(),
+            executables: std::env::current_exe().into_iter().collect(),
             terminals: Terminals {
                 stdin: std::io::stdin().is_terminal(),
                 stdout: std::io::stdout().is_terminal(),
                 stderr: std::io::stderr().is_terminal(),
             },
-        })
+        };
+        let called = std::env::args_os()
+            .next()
+            .and_then(|name| environment.program_file(Path::new(&name)));
+        environment.executables.extend(called);
+        environment.executables.dedup();
+        Ok(environment)
     }
 
     /// Returns the value of a variable, or `None` if it is unset, empty or not Unicode.
@@ -139,12 +145,33 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns the directories of `PATH`, in which programs are found. A relative one starts at the working directory.
+    /// Returns the paths of a variable that is a list of them, such as `PATH`. A relative one starts at the working
+    /// directory.
+    pub(crate) fn paths(&self, name: &str) -> impl Iterator<Item = PathBuf> {
+        let list = self.vars.get(name);
+        list.into_iter()
+            .flat_map(std::env::split_paths)
+            .map(|path| self.cwd.join(path))
+    }
+
+    /// Returns the directories of `PATH`, in which programs are found, without an empty entry and `.`: they mean each
+    /// working directory, and are often left by mistake.
     pub(crate) fn program_dirs(&self) -> impl Iterator<Item = PathBuf> {
         let path = self.vars.get("PATH");
         path.into_iter()
             .flat_map(std::env::split_paths)
+            .filter(|dir| dir.components().any(|part| part != Component::CurDir))
             .map(|dir| self.cwd.join(dir))
+    }
+
+    /// Returns the file of a program: a name is searched in `PATH`, a path is taken as it is. Symbolic links are not
+    /// followed.
+    pub(crate) fn program_file(&self, program: &Path) -> Option<PathBuf> {
+        if program.components().count() > 1 || program.is_absolute() {
+            return Some(self.cwd.join(program));
+        }
+        let mut found = self.paths("PATH").map(|dir| dir.join(program));
+        found.find(|file| file.is_file())
     }
 
     /// The names of all variables that start with `prefix`.
@@ -195,7 +222,7 @@ impl Environment {
             data_dir: None,
             state_dir: None,
             program: None,
-            executable: None,
+            executables: Vec::new(),
             terminals: Terminals::default(),
         }
     }

@@ -109,8 +109,11 @@ impl AgentFlags {
     /// Returns an error if the file of `--system` cannot be read.
     pub(crate) fn apply(&self, overrides: &mut Overrides, environment: &Environment) -> Result<(), Failure> {
         self.policy.apply(overrides);
-        let system = self.model.system.as_deref();
-        overrides.system = system.map(|text| text_or_file(text, environment)).transpose()?;
+        if let Some(system) = &self.model.system {
+            let (text, file) = text_or_file(system, environment)?;
+            overrides.system = Some(text);
+            overrides.system_file = file;
+        }
         overrides.flow = self.flow;
         overrides.budget.clone_from(&self.budget);
         let model = &self.model;
@@ -125,16 +128,16 @@ impl AgentFlags {
 /// Maximum size of a file with instructions, in bytes: far more than is useful in every request.
 const MAX_INSTRUCTIONS: u64 = 256 << 10;
 
-/// Returns a text as written, or that of the file behind `@`.
-fn text_or_file(written: &str, environment: &Environment) -> Result<String, Failure> {
+/// Returns a text as written, or that of the file behind `@` with its path.
+fn text_or_file(written: &str, environment: &Environment) -> Result<(String, Option<PathBuf>), Failure> {
     let Some(path) = written.strip_prefix('@') else {
-        return Ok(written.to_owned());
+        return Ok((written.to_owned(), None));
     };
     if path.starts_with('@') {
-        return Ok(path.to_owned());
+        return Ok((path.to_owned(), None));
     }
     let path = environment.path(path, &environment.cwd);
-    toolcell_fs::read_text(&path, &Rules::named(MAX_INSTRUCTIONS)).map_err(|error| {
+    let text = toolcell_fs::read_text(&path, &Rules::named(MAX_INSTRUCTIONS)).map_err(|error| {
         let failure = Failure::new(
             Exit::Usage,
             text!(
@@ -143,5 +146,6 @@ fn text_or_file(written: &str, environment: &Environment) -> Result<String, Fail
             ),
         );
         because(failure, error)
-    })
+    })?;
+    Ok((text, Some(path)))
 }

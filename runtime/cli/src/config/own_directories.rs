@@ -5,7 +5,7 @@
 //! them.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use toolcell_core::denial::{Denials, DeniedUse, PathDenial};
 use toolcell_core::policy::DirGrant;
@@ -18,6 +18,13 @@ use crate::error::Failure;
 
 /// Origin of the denial of a component.
 const COMPONENT: &str = "the component";
+
+/// Variables that name files and directories of certificates, which are trusted in connections to providers and in
+/// requests of tools.
+const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// Maximum number of symbolic links followed to a program, as on Linux.
+const MAX_LINKS: usize = 40;
 
 /// Returns the denials for every tool and hook.
 pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<PathDenial> {
@@ -62,13 +69,17 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
     }
     let agents = settings.agents.values().map(|agent| &agent.provider);
     for provider in std::iter::once(&settings.provider).chain(agents) {
-        // Any word of the command can be a program or a script.
-        let words = provider.token_command.iter().flat_map(|command| &command.value.0);
-        for path in words.map(|word| environment.path(word, &environment.cwd)) {
-            if path.is_file() {
+        if let Some(command) = &provider.token_command {
+            for path in command.value.files(environment) {
                 add(&path, DeniedUse::Change, "the command for tokens");
             }
         }
+    }
+    if let Some(file) = &settings.overrides.system_file {
+        add(file, DeniedUse::Change, "the file of instructions");
+    }
+    for path in CERTIFICATES.iter().flat_map(|name| environment.paths(name)) {
+        add(&path, DeniedUse::Change, "the certificates");
     }
     for scratch in scratch_dirs(settings, environment) {
         add(&scratch, DeniedUse::All, "the scratch directory");
@@ -79,13 +90,13 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
 /// Returns the denials of changes to programs that are started outside of every cell: this executable, and unless
 /// `dangerous`, what is in a directory of `PATH`.
 fn programs(dangerous: bool, environment: &Environment) -> Vec<PathDenial> {
-    let own = environment.executable.clone().into_iter();
+    let own = environment.executables.iter().cloned();
     let own = own.map(|path| (path, "Toolcell's own executable"));
     let others = environment.program_dirs().filter(|_| !dangerous);
     let others = others.map(|path| (path, "the directory of programs (PATH)"));
     let mut known = BTreeSet::new();
     own.chain(others)
-        .filter(|(path, _)| *path != environment.cwd && known.insert(path.clone()))
+        .filter(|(path, _)| known.insert(path.clone()))
         .map(|(path, what)| denial(&path, DeniedUse::Change, what, environment))
         .collect()
 }
@@ -96,12 +107,34 @@ pub(crate) fn programs_in(dirs: &[DirGrant], dangerous: bool, environment: &Envi
         let mut dirs = dirs.iter().filter(|dir| dir.access.can_change());
         dirs.any(|dir| path.starts_with(&dir.host) && path != dir.host)
     };
-    let is_granted = |denial: &PathDenial| {
-        is_below(&denial.host) || denial.host.canonicalize().is_ok_and(|real| is_below(&real))
-    };
     let mut programs = programs(dangerous, environment);
-    programs.retain(is_granted);
+    programs.retain(|denial| steps_to(&denial.host).iter().any(|step| is_below(step)));
     programs
+}
+
+/// Returns a path as it is written, after each symbolic link on its way, and without any.
+fn steps_to(path: &Path) -> Vec<PathBuf> {
+    let mut steps: Vec<PathBuf> = path.canonicalize().into_iter().collect();
+    let mut next = Some(path.to_owned());
+    while let Some(step) = next.filter(|_| steps.len() <= MAX_LINKS) {
+        let mut parts: Vec<&Path> = step.ancestors().collect();
+        parts.reverse();
+        let link = parts.iter().find_map(|part| Some((part, part.read_link().ok()?)));
+        next = link.map(|(link, target)| {
+            let rest = step.strip_prefix(link).unwrap_or(Path::new(""));
+            let joined = link.parent().unwrap_or(Path::new("/")).join(target).join(rest);
+            let mut plain = PathBuf::new();
+            for part in joined.components() {
+                match part {
+                    Component::ParentDir => _ = plain.pop(),
+                    part => plain.push(part),
+                }
+            }
+            plain
+        });
+        steps.push(step);
+    }
+    steps
 }
 
 /// Returns the denial of changes to a component.
@@ -162,9 +195,9 @@ mod tests {
             std::fs::create_dir_all(dir.join(name)).unwrap();
         }
         symlink("bin", dir.join("work/link")).unwrap();
-        let path = format!("bin:{0}/work/link:{0}/other/bin::{0}/work:{0}", dir.display());
+        let path = format!("bin:{0}/work/link:{0}/other/bin::.:{0}", dir.display());
         let mut environment = Environment::for_tests(&dir.join("work"), &[("PATH", &path)]);
-        environment.executable = Some(dir.join("work/target/release/toolcell"));
+        environment.executables = vec![dir.join("work/target/release/toolcell")];
         let denied = |grant: &str, flags: Overrides| {
             let overrides = Overrides {
                 grants: vec![grant.parse().unwrap()],
@@ -191,7 +224,7 @@ mod tests {
         assert_eq!(denied("write=.", dangerous()).unwrap(), [own]);
         assert_eq!(denied("read=.", plain()).unwrap(), [""; 0]);
         assert_eq!(denied("write=target", plain()).unwrap(), [own]);
-        // A directory of `PATH` itself, unless it is the working directory, which an empty entry means.
+        // A directory of `PATH` itself, unless it is the working directory by an empty entry.
         for grant in ["write=bin", "write=link", "write=../other/bin", "write=.."] {
             assert_eq!(
                 denied(grant, plain()).unwrap_err().exit,
@@ -212,8 +245,7 @@ mod tests {
         std::fs::write(at("v1/t.wasm"), "").unwrap();
         let text = "[tools.a]\ncomponent = \"link.wasm\"\n[hooks.b]\ncomponent = \"cur/t.wasm\"\n\
             [log]\ndir = \"logs\"\n[secrets.k]\nfile = \"key\"\n\
-            [provider]\ntoken_command = [\"sh\", \"./tok.sh\"]\n";
-        std::fs::write(at("tok.sh"), "").unwrap();
+            [provider]\ntoken_command = [\"sh\", \"-c\", \"./tok.sh --audience x\"]\n";
         std::fs::write(at("dotfiles/config"), text).unwrap();
         for (target, link) in [
             ("v1/t.wasm", "link.wasm"),
@@ -250,14 +282,92 @@ mod tests {
     }
 
     #[test]
-    fn working_directory_in_path_is_not_denied_for_itself() {
+    fn working_directory_in_path_is_denied_if_it_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(dir.join("work/bin")).unwrap();
-        let environment = Environment::for_tests(&dir.join("work"), &[("PATH", "bin::bin")]);
-        let denied = programs(false, &environment);
-        let hosts: Vec<&Path> = denied.iter().map(|denial| denial.host.as_path()).collect();
-        assert_eq!(hosts, [dir.join("work/bin")]);
+        let work = dir.join("work");
+        let absolute = format!("bin:{}", work.display());
+        for (path, expected) in [
+            ("bin::bin:.:./", &["bin"][..]),
+            (&absolute, &["bin", ""]),
+            ("bin:../work", &["bin", "../work"]),
+        ] {
+            let environment = Environment::for_tests(&work, &[("PATH", path)]);
+            let denied = programs(false, &environment);
+            let hosts: Vec<&Path> = denied.iter().map(|denial| denial.host.as_path()).collect();
+            let expected: Vec<PathBuf> = expected.iter().map(|dir| work.join(dir)).collect();
+            assert_eq!(hosts, expected, "{path}");
+            let overrides = Overrides {
+                grants: vec!["write=.".parse().unwrap()],
+                ..Overrides::default()
+            };
+            let settings = config::load(&environment, overrides).unwrap();
+            let policy = settings.tools["files"].policy(&settings, &environment);
+            assert_eq!(policy.is_ok(), expected.len() == 1, "{path}");
+        }
+    }
+
+    #[test]
+    fn each_link_to_a_program_is_denied() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        for name in ["work/x", "home", "opt/v1"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        std::fs::write(dir.join("opt/v1/toolcell"), "").unwrap();
+        for (target, link) in [
+            ("../opt/v1/toolcell", "work/toolcell"),
+            ("x/../toolcell", "work/inner"),
+            ("../work/inner", "home/toolcell"),
+        ] {
+            symlink(target, dir.join(link)).unwrap();
+        }
+        let mut environment = Environment::for_tests(&dir, &[("PATH", "other:home")]);
+        let called = environment.program_file(Path::new("toolcell")).unwrap();
+        assert_eq!(called, dir.join("home/toolcell"));
+        environment.executables = vec![called.clone()];
+        let dirs = |host: &str| {
+            vec![DirGrant {
+                host: dir.join(host),
+                guest: "/".into(),
+                access: toolcell_core::policy::DirAccess {
+                    write: true,
+                    ..toolcell_core::policy::DirAccess::READ
+                },
+                overlay: None,
+            }]
+        };
+        let denied = |host: &str| {
+            let denied = programs_in(&dirs(host), true, &environment).into_iter();
+            denied.map(|denial| denial.host).collect::<Vec<_>>()
+        };
+        for host in ["work", "home", "opt/v1"] {
+            assert_eq!(denied(host), [called.as_path()], "{host}");
+        }
+        assert_eq!(denied("work/x"), [] as [&Path; 0]);
+        symlink("loop", dir.join("loop")).unwrap();
+        assert_eq!(steps_to(&dir.join("loop")).len(), MAX_LINKS + 1);
+    }
+
+    #[test]
+    fn instructions_and_certificates_are_not_changed_by_tools() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let variables = [("SSL_CERT_FILE", "ca.pem"), ("SSL_CERT_DIR", "certs:/etc/ssl")];
+        let environment = Environment::for_tests(dir, &variables);
+        let overrides = Overrides {
+            system: Some("Be brief.".into()),
+            system_file: Some(dir.join("style.md")),
+            ..Overrides::default()
+        };
+        let settings = config::load(&environment, overrides).unwrap();
+        let denied = own_places(&settings, &environment);
+        for path in ["style.md", "ca.pem", "certs", "/etc/ssl"] {
+            let is_it = |denial: &&PathDenial| denial.host == dir.join(path);
+            let found = denied.iter().find(is_it).map(|denial| denial.uses);
+            assert_eq!(found, Some(DeniedUse::Change), "{path}: {denied:?}");
+        }
     }
 
     #[test]

@@ -83,8 +83,7 @@ impl GrantLine {
     fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
         let is_in_path = || {
             let is_it = |path: PathBuf| path.canonicalize().is_ok_and(|real| real == dir.host);
-            // An empty entry of `PATH`, often left by mistake, means the working directory.
-            dir.access.can_change() && dir.host != environment.cwd && environment.program_dirs().any(is_it)
+            dir.access.can_change() && environment.program_dirs().any(is_it)
         };
         let danger = dangerous(dir, environment.home.as_deref());
         let Some(danger) = danger.or_else(|| is_in_path().then_some(GrantRisk::Programs)) else {

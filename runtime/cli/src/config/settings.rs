@@ -160,6 +160,8 @@ pub(crate) struct Overrides {
     pub(crate) provider: ProviderSettings,
     /// Instructions given by `--system`.
     pub(crate) system: Option<String>,
+    /// File of these instructions, if they were given as `@FILE`.
+    pub(crate) system_file: Option<PathBuf>,
     /// `--max-steps`
     pub(crate) max_steps: Option<u32>,
     /// Deadline given by `--deadline`.

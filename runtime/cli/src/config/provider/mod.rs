@@ -2,6 +2,7 @@
 
 mod name;
 mod setting;
+mod token_command;
 mod value;
 
 use std::ops::Range;
@@ -19,9 +20,8 @@ use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 pub(crate) use name::{ProviderName, ToolCalls};
 use setting::{Setting, SettingSpec, Written, declare_settings};
-pub(crate) use value::{
-    HeaderValue, Headers, Retries, Seed, StopTexts, Temperature, Timeout, TokenCommand, Tokens, TopP,
-};
+pub(crate) use token_command::TokenCommand;
+pub(crate) use value::{HeaderValue, Headers, Retries, Seed, StopTexts, Temperature, Timeout, Tokens, TopP};
 
 const VERTEX: &[ProviderName] = &[ProviderName::Vertex];
 const OPENAI: &[ProviderName] = &[ProviderName::OpenAi, ProviderName::Responses];

@@ -309,24 +309,3 @@ impl fmt::Display for Headers {
         f.write_str(&names.join(", "))
     }
 }
-
-/// A program that prints an access token, with its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(inline)]
-pub(crate) struct TokenCommand(pub(crate) Vec<String>);
-
-/// Words separated by spaces; quoting is not supported.
-impl FromStr for TokenCommand {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.split_whitespace().map(str::to_owned).collect()))
-    }
-}
-
-impl fmt::Display for TokenCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(" "))
-    }
-}
