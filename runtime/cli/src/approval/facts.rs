@@ -4,7 +4,7 @@ use toolcell_agent::ApprovalRequest;
 use toolcell_core::PlaceKind;
 
 use crate::approval::saved_approvals;
-use crate::ui::terminal::{Fact, Lookalike, Shown, Text, lookalike, text};
+use crate::ui::terminal::{Fact, Lookalike, Shown, ShownUrl, Text, lookalike, text};
 
 /// Maximum number of grants of a tool, and of resolved arguments, in a question.
 pub(super) const MAX_REACH: usize = 4;
@@ -29,7 +29,10 @@ pub(super) fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
             );
         }
         let to = place.real.as_deref().unwrap_or(&place.plain);
-        text!("{} resolves to {}", Shown(&place.pointer), Shown(to))
+        match place.kind {
+            PlaceKind::Path => text!("{} resolves to {}", Shown(&place.pointer), Shown(to)),
+            PlaceKind::Url => text!("{} resolves to {}", Shown(&place.pointer), ShownUrl(to)),
+        }
     });
     shown.chain((more > 0).then(|| text!("and {} more arguments with resolved targets", more)))
 }

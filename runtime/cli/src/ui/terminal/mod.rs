@@ -33,4 +33,4 @@ pub(crate) use keyboard::restore;
 pub(crate) use question::{Answer, Asking, Choice, Fact, Question};
 pub(crate) use screen::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;
-pub(crate) use text::{Key, Name, Own, Shown, Text, TextValue, places, text};
+pub(crate) use text::{Key, Name, Own, Shown, ShownUrl, Text, TextValue, places, text};

@@ -23,6 +23,8 @@ pub(super) enum Piece {
     Own(Cow<'static, str>),
     /// Value between backticks.
     Quoted(String),
+    /// Value between backticks of which nothing is ever omitted.
+    Whole(String),
     /// Any other foreign text.
     Foreign(String),
 }
@@ -53,6 +55,15 @@ pub(crate) struct Key<'a>(pub(crate) &'a str);
 /// that a name with blanks is not read as our text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+/// URL in canonical form, as [`Shown`], except that its scheme and host are never shortened: a long host must not hide
+/// the domain at its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShownUrl<'a>(pub(crate) &'a str);
+
+/// Maximum size of a scheme, host and port that are not shortened, in bytes: `https://`, a DNS name (RFC 1035, section
+/// 2.3.4), `:` and five digits. A URL for HTTP has no longer one.
+const MAX_ORIGIN: usize = 8 + 253 + 6;
 
 /// Value that can be used in [`text!`](text).
 pub(crate) trait TextValue {
@@ -115,7 +126,7 @@ impl Text {
             .iter()
             .map(|piece| match piece {
                 Piece::Own(own) => own.as_ref(),
-                Piece::Quoted(text) | Piece::Foreign(text) => text,
+                Piece::Quoted(text) | Piece::Whole(text) | Piece::Foreign(text) => text,
             })
             .collect()
     }
@@ -153,7 +164,7 @@ impl Text {
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Quoted(text) => short(text).map(Piece::Quoted),
             Piece::Foreign(text) => short(text).map(Piece::Foreign),
-            Piece::Own(_) => None,
+            Piece::Own(_) | Piece::Whole(_) => None,
         });
         Self(
             pieces
@@ -165,7 +176,10 @@ impl Text {
 
     /// True if the message does not begin with our own words.
     pub(crate) fn begins_foreign(&self) -> bool {
-        matches!(self.0.first(), Some(Piece::Foreign(_) | Piece::Quoted(_)))
+        matches!(
+            self.0.first(),
+            Some(Piece::Foreign(_) | Piece::Quoted(_) | Piece::Whole(_))
+        )
     }
 
     /// Returns the parts in order, as a screen shows them.
@@ -173,6 +187,7 @@ impl Text {
         self.0.iter().map(|piece| match piece {
             Piece::Own(own) => Part::Own(own),
             Piece::Quoted(text) => Part::Foreign(names::quoted(text, MAX_QUOTED)),
+            Piece::Whole(text) => Part::Foreign(names::quoted(text, usize::MAX)),
             Piece::Foreign(text) => Part::Foreign(inert(text)),
         })
     }
@@ -246,19 +261,35 @@ impl TextValue for Key<'_> {
 
 impl TextValue for Shown<'_> {
     fn append_to(&self, text: &mut Text) {
-        let is_one_word = self
-            .0
-            .chars()
-            .all(|c| c.is_ascii_graphic() && !matches!(c, ',' | '`'));
-        let tick = if is_one_word && !self.0.is_empty() {
-            ""
-        } else {
-            "`"
-        };
-        Own(tick).append_to(text);
+        Own(tick(self.0)).append_to(text);
         text.push(Piece::Quoted(self.0.to_owned()));
-        Own(tick).append_to(text);
+        Own(tick(self.0)).append_to(text);
     }
+}
+
+impl TextValue for ShownUrl<'_> {
+    fn append_to(&self, text: &mut Text) {
+        let url = self.0;
+        let host = url.find("://").map_or(0, |at| at + 3);
+        let end = url[host..]
+            .find(['/', '?', '#'])
+            .map_or(url.len(), |at| host + at);
+        if end > MAX_ORIGIN {
+            return Shown(url).append_to(text);
+        }
+        Own(tick(url)).append_to(text);
+        text.push(Piece::Whole(url[..end].to_owned()));
+        text.push(Piece::Quoted(url[end..].to_owned()));
+        Own(tick(url)).append_to(text);
+    }
+}
+
+/// Returns the backtick around a value, or nothing if it is one word of visible ASCII characters.
+fn tick(value: &str) -> &'static str {
+    let is_one_word = value
+        .chars()
+        .all(|c| c.is_ascii_graphic() && !matches!(c, ',' | '`'));
+    if is_one_word && !value.is_empty() { "" } else { "`" }
 }
 
 impl TextValue for Text {
@@ -362,6 +393,38 @@ mod tests {
         }
         assert!(own(&"x".repeat(64)));
         assert!(!own(&"x".repeat(65)));
+    }
+
+    #[test]
+    fn host_of_url_is_never_shortened() {
+        let host = format!("https://github.com.{}evil.example", "a.".repeat(115));
+        assert_eq!(host.len(), "https://".len() + 253);
+        let url = format!("{host}/x{}", "y".repeat(600));
+        let told = |url: &str, most: usize| {
+            let text = text!("it resolves to {}", ShownUrl(url)).shortened(most);
+            text.parts()
+                .map(|part| match part {
+                    Part::Own(own) => own.to_owned(),
+                    Part::Foreign(foreign) => foreign,
+                })
+                .collect::<String>()
+        };
+        for most in [400, 120, 60, 30] {
+            let told = told(&url, most);
+            assert!(told.starts_with(&format!("it resolves to {host}/x")), "{told}");
+            assert!(told.contains(" more]…"), "{told}");
+        }
+        for (url, expected) in [
+            ("https://example.com", "https://example.com"),
+            ("https://example.com/a,b", "`https://example.com/a,b`"),
+            ("https://example.com?q", "https://example.com?q"),
+        ] {
+            assert_eq!(told(url, 30), format!("it resolves to {expected}"));
+        }
+        // No host of a request is that long.
+        let long = format!("ftp://{}", "a".repeat(MAX_ORIGIN));
+        assert!(told(&long, 400).len() > MAX_ORIGIN);
+        assert!(told(&long, 30).contains(" more]…"), "{}", told(&long, 30));
     }
 
     #[test]
