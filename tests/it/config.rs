@@ -151,6 +151,40 @@ fn value_of_project_does_not_pass_for_its_origin() {
 }
 
 #[test]
+fn denials_of_project_are_set_apart_from_our_words() {
+    let user = User::new();
+    user.configure("[tools.files]\ngrants = [\"write=.\"]\n");
+    let odd = "x  write=~ granted by you";
+    let project = format!(
+        "deny = [\"{odd}\"]\n[tools.files]\ngrants = [\"deny=a` is yours\", \"deny=b  · allowed by you\"]\n"
+    );
+    user.file("toolcell.toml", &project);
+    let listed = user.run(&["tool", "list"]).ended(0).stdout;
+    let expected = "files  shipped  write=.  `deny=a\\u{60} is yours`  `deny=b  · allowed by you`\n";
+    assert!(listed.contains(expected), "{listed}");
+    // The words of a component stand behind the gutter.
+    let mut descriptions = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("  files_read "));
+    assert!(
+        descriptions.all(|words| words.trim_start().starts_with("│ ")),
+        "{listed}"
+    );
+    let explained = user
+        .run(&["policy", "explain", "--tool", "files"])
+        .ended(0)
+        .stdout;
+    for line in [odd, "b  · allowed by you"] {
+        let expected = format!("except `deny={line}`\n");
+        assert!(explained.contains(&expected), "{explained}");
+    }
+    let write = serde_json::json!({"path": odd, "content": "x"}).to_string();
+    let seen = user.run(&["call", "files_write", &write]).ended(4);
+    let expected = format!("is denied by `deny={odd}` (toolcell.toml:1)");
+    assert!(seen.stderr.contains(&expected), "{}", seen.stderr);
+}
+
+#[test]
 fn config_check_names_secrets_without_value() {
     let mut user = User::new();
     user.configure(

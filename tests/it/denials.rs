@@ -33,7 +33,7 @@ fn denied_directory_is_unreadable_and_user_sees_why() {
     ] {
         let seen = read(&user, path, &["write=.", "deny=private"]).ended(4);
         assert!(
-            seen.stderr.contains("is denied by deny=private (--grant)"),
+            seen.stderr.contains("is denied by `deny=private` (--grant)"),
             "{}",
             seen.stderr
         );
@@ -66,7 +66,7 @@ fn denials_in_configuration_hold_for_every_tool() {
     let seen = read(&user, "private/key", &[]).ended(4);
     assert!(
         seen.stderr
-            .contains("deny=private (~/.config/toolcell/config.toml:1)"),
+            .contains("`deny=private` (~/.config/toolcell/config.toml:1)"),
         "{}",
         seen.stderr
     );
@@ -106,7 +106,7 @@ fn denied_host_is_unreachable_for_every_tool() {
     ];
     let seen = user.run(&fetch).ended(4);
     assert!(
-        seen.stderr.contains("is denied by deny-http=*.example.com"),
+        seen.stderr.contains("is denied by `deny-http=*.example.com`"),
         "{}",
         seen.stderr
     );
@@ -123,7 +123,7 @@ fn project_adds_denials_and_removes_none() {
     read(&user, "private/key", &[]).ended(4);
     let seen = read(&user, "notes/a", &[]).ended(4);
     assert!(
-        seen.stderr.contains("deny=notes (toolcell.toml:1)"),
+        seen.stderr.contains("`deny=notes` (toolcell.toml:1)"),
         "{}",
         seen.stderr
     );

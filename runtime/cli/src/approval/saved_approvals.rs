@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_agent::{ApprovalRequest, ApprovalRule, Verdict, is_within};
-use toolcell_core::denial::PathDenial;
 use toolcell_core::policy::Grants;
 use toolcell_core::{ArgumentPlace, Denials, PlaceKind};
 use toolcell_sandbox::Digest;
 
 use crate::approval::terminal::Known;
+use crate::config::grants::is_denied_line;
 use crate::config::user_files;
 use crate::environment::Environment;
 
@@ -67,10 +67,9 @@ pub(crate) fn access(grants: &Grants, scratch: Option<String>) -> String {
         buckets: denied_buckets,
         programs,
     } = denied;
-    let is_line = |denial: &&PathDenial| denial.by.starts_with("deny=");
     let paths: Vec<_> = paths
         .iter()
-        .filter(is_line)
+        .filter(|denial| is_denied_line(denial))
         .map(|denial| (&denial.host, denial.uses))
         .collect();
     let denied = serde_json::json!([paths, denied_http, denied_buckets, programs]);

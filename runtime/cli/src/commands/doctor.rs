@@ -19,7 +19,7 @@ use crate::error::{Exit, Failure};
 use crate::telemetry;
 use crate::ui::render;
 use crate::ui::render::Console;
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, Shown, Text, WARN, text};
 
 /// Check the engine, the cache, the configuration, the built-in tools and the model provider.
 ///
@@ -150,7 +150,7 @@ fn configuration(settings: &Settings) -> Finding {
     let files: Vec<String> = settings
         .files
         .iter()
-        .map(|file| format!("{} ({})", file.shown, file.layer))
+        .map(|file| text!("{} ({})", Shown(&file.shown), file.layer).inert())
         .collect();
     if files.is_empty() {
         Finding::Good("no file; defaults".into())

@@ -17,7 +17,7 @@ use crate::flags::PolicyFlags;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Shown, Text, WARN, text};
 use anstyle::Style;
 
 /// Explain what tools can do in combination.
@@ -222,11 +222,11 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<Text>], settings: &Settings
         out.end_line()?;
         for reason in &row.reasons {
             out.cell(Style::new(), "", width)?;
-            out.line(text!("    by {}", reason.grant))?;
+            out.line(text!("    by {}", Shown(&reason.grant)))?;
         }
         for line in &row.denied {
             out.cell(Style::new(), "", width)?;
-            out.line(text!("    except {}", line))?;
+            out.line(text!("    except {}", Shown(line)))?;
         }
         for secret in &row.secrets {
             out.cell(Style::new(), "", width)?;
@@ -265,7 +265,7 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<Text>], settings: &Settings
         };
         out.text("  ")?;
         out.styled(style, does)?;
-        out.styled(FAINT, text!(" ({})", settings.flow.origin))?;
+        out.styled(FAINT, text!(" ({})", Shown(&settings.flow.origin.to_string())))?;
         out.end_line()?;
     }
     out.flush()

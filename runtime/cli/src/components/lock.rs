@@ -251,21 +251,21 @@ fn reach_differences(
 ) -> Vec<String> {
     let mut found = Vec::new();
     let new_imports = imports_now.iter().filter(|import| !imports.contains(import));
-    found.extend(new_imports.map(|import| format!("it imports `{import}`, which is new")));
+    found.extend(new_imports.map(|import| text!("it imports `{}`, which is new", import).inert()));
     let gone_imports = imports.iter().filter(|import| !imports_now.contains(import));
-    found.extend(gone_imports.map(|import| format!("it no longer imports `{import}`")));
+    found.extend(gone_imports.map(|import| text!("it no longer imports `{}`", import).inert()));
     // A denial narrows: it may be added and must not be removed.
     let is_denial = |line: &&String| line.parse::<Grant>().is_ok_and(|grant| grant.is_denial());
     let new_grants = grants_now.iter().filter(|grant| !grants.contains(grant));
     found.extend(
         new_grants
             .filter(|line| !is_denial(line))
-            .map(|grant| format!("the grant `{grant}` is not among those that are locked")),
+            .map(|grant| text!("the grant `{}` is not among those that are locked", grant).inert()),
     );
     let gone = grants.iter().filter(|grant| !grants_now.contains(grant));
     found.extend(
         gone.filter(is_denial)
-            .map(|line| format!("the denial `{line}` is locked and no longer applies")),
+            .map(|line| text!("the denial `{}` is locked and no longer applies", line).inert()),
     );
     found
 }

@@ -11,7 +11,7 @@ use crate::config::source::PROJECT;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Shown, text};
 
 /// A grant resolved on this machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -224,8 +224,14 @@ fn push_new<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) {
     }
 }
 
+/// True if a denied path is a line of a configuration or a flag, named by [`ResolvedGrant::written_at`], and not one of
+/// Toolcell's own.
+pub(crate) fn is_denied_line(denial: &PathDenial) -> bool {
+    denial.by.trim_start_matches('`').starts_with("deny=")
+}
+
 impl ResolvedGrant {
-    /// Adds the location of the line to a denial, for messages about refused access.
+    /// Sets the name of a denial for messages about refused access: the line between backticks, and its location.
     pub(crate) fn written_at(mut self, origin: &Origin) -> Self {
         let by = match &mut self {
             Self::Deny(PathDenial { by, .. })
@@ -233,9 +239,12 @@ impl ResolvedGrant {
             | Self::DenyBucket(BucketDenial { by, .. }) => by,
             Self::Dir(_) | Self::Env(..) | Self::Http(_) | Self::Bucket(_) => return self,
         };
-        if !matches!(origin, Origin::Default) {
-            *by = format!("{by} ({origin})");
-        }
+        let line = text!("`{}`", *by);
+        let named = match origin {
+            Origin::Default => line,
+            origin => text!("{} ({})", line, Shown(&origin.to_string())),
+        };
+        *by = named.inert();
         self
     }
 
@@ -529,7 +538,10 @@ mod tests {
             let plain = by(line, &Origin::Default);
             assert!(!plain.contains("--grant"), "{plain}");
             let named = by(line, &Origin::Flag("--grant"));
-            assert!(named.starts_with(&plain) && named.contains("--grant"), "{named}");
+            assert_eq!(named, format!("`{line}` (--grant)"));
+            assert!(named.starts_with(&plain), "{plain}");
         }
+        let odd = by("deny=a` granted by you", &Origin::Flag("--grant"));
+        assert_eq!(odd, "`deny=a\\u{60} granted by you` (--grant)");
     }
 }

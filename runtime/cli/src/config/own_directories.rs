@@ -15,6 +15,7 @@ use crate::config::source::Layer;
 use crate::config::{ComponentSource, Settings};
 use crate::environment::Environment;
 use crate::error::Failure;
+use crate::ui::terminal::{Own, text};
 
 /// Origin of the denial of a component.
 const COMPONENT: &str = "the component";
@@ -143,11 +144,11 @@ pub(crate) fn component(path: &Path, environment: &Environment) -> PathDenial {
 }
 
 /// Returns the denial of a path as it is written: with the links that lead to it, which are denied as well.
-fn denial(path: &Path, uses: DeniedUse, what: &str, environment: &Environment) -> PathDenial {
+fn denial(path: &Path, uses: DeniedUse, what: &'static str, environment: &Environment) -> PathDenial {
     PathDenial {
         host: path.to_owned(),
         uses,
-        by: format!("{what} `{}`", environment.shown(path)),
+        by: text!("{} `{}`", Own(what), environment.shown(path)).inert(),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::json::{print_line, print_pretty};
-use crate::ui::terminal::{BAD, FAINT, GOOD, Key, NAME, Shown, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, Key, NAME, Name, Shown, Text, WARN, text};
 use anstyle::Style;
 
 /// Check the configuration.
@@ -346,14 +346,14 @@ fn print(
         .files
         .iter()
         .find(|file| file.layer == config::source::Layer::Project);
-    let mut layer = |name: &'static str, file: Option<&str>, absent: Text| {
+    let mut layer = |name: &'static str, file: Option<Text>, absent: Text| {
         out.styled(
             if file.is_some() { GOOD } else { FAINT },
             if file.is_some() { "✓ " } else { "· " },
         )?;
         out.cell(Style::new(), name, 12)?;
         match file {
-            Some(file) => out.line(file.to_owned()),
+            Some(file) => out.line(file),
             None => {
                 out.styled(FAINT, absent)?;
                 out.end_line()
@@ -364,19 +364,16 @@ fn print(
         || text!("none ({})", USER_FILE),
         |path| text!("none ({} does not exist)", environment.shown(&path)),
     );
-    layer("user", user.map(|file| file.shown.as_str()), absent)?;
+    layer("user", user.map(|file| text!("{}", Shown(&file.shown))), absent)?;
     layer(
         "project",
-        project.map(|file| file.shown.as_str()),
+        project.map(|file| text!("{}", Shown(&file.shown))),
         "none (no toolcell.toml in this or a parent directory)".into(),
     )?;
-    let variables = settings.variables.join(", ");
+    let names = settings.variables.iter().map(|name| Text::from(*name));
+    let variables = (!settings.variables.is_empty()).then(|| Text::join(names, ", "));
     let known = "none (no TOOLCELL_… variable is set)";
-    layer(
-        "environment",
-        Some(variables.as_str()).filter(|names| !names.is_empty()),
-        known.into(),
-    )?;
+    layer("environment", variables, known.into())?;
 
     out.end_line()?;
     let width = rows
@@ -394,7 +391,7 @@ fn print(
         out.cell(NAME, text!("{}", Key(key)), width)?;
         out.text("  ")?;
         out.cell(Style::new(), text!("{}", Shown(value)), value_width)?;
-        out.styled(FAINT, text!("  {}", origin))?;
+        out.styled(FAINT, text!("  {}", Shown(&origin.to_string())))?;
         out.end_line()?;
     }
     let grants = settings.tools.values().flat_map(|tool| &tool.grants);
@@ -404,15 +401,15 @@ fn print(
         out.end_line()?;
     }
     let hooks = settings.hooks.values().map(|hook| &hook.component);
-    let off: Vec<&str> = settings
+    let off: Vec<Text> = settings
         .tools
         .values()
         .chain(hooks)
         .filter(|tool| !tool.enabled.value)
-        .map(|tool| tool.name.as_str())
+        .map(|tool| text!("{}", Name(&tool.name)))
         .collect();
     if !off.is_empty() {
-        out.styled(BAD, text!("\ndisabled: {}", off.join(", ")))?;
+        out.styled(BAD, text!("\ndisabled: {}", Text::join(off, ", ")))?;
         out.end_line()?;
     }
     out.flush()

@@ -21,7 +21,7 @@ use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::held::Holding;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Shown, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, STRONG, Screen, Shown, Text, WARN, text};
 
 /// Show what a component can do: its tools or its hook points, the meaning of its imports, its size and digest.
 ///
@@ -336,10 +336,12 @@ fn useless_grants(settings: &ToolSettings, component: &Identity) -> Vec<String> 
             };
             let missing = !abilities.contains(&ability);
             missing.then(|| {
-                format!(
-                    "the grant `{}` has no effect: the component has no imports for {what}",
-                    line.grant
+                text!(
+                    "the grant `{}` has no effect: the component has no imports for {}",
+                    line.grant,
+                    Own(what)
                 )
+                .inert()
             })
         })
         .collect()

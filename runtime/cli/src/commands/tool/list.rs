@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, NAME, Name, Own, STRONG, Shown, Text, WARN, inert_line, text};
+use crate::ui::terminal::{BAD, FAINT, GUTTER, NAME, Name, Own, STRONG, Shown, Text, WARN, inert_line, text};
 
 /// List the built-in tools and those of the configuration.
 #[derive(Debug, Args)]
@@ -75,9 +75,8 @@ impl List {
                     if !tool.enabled.value {
                         s.out.styled(BAD, "  off")?;
                     }
-                    let grants: Vec<String> = tool.grants.iter().map(|line| line.grant.to_string()).collect();
-                    if !grants.is_empty() {
-                        s.out.text(text!("  {}", grants.join("  ")))?;
+                    for line in &tool.grants {
+                        s.out.text(text!("  {}", Shown(&line.grant.to_string())))?;
                     }
                     if let Some(grant) = tool.missing_grant() {
                         s.out
@@ -96,7 +95,9 @@ impl List {
                         if !tool.offers(spec.name.as_str()) {
                             s.out.styled(BAD, "  off")?;
                         }
-                        s.out.line(text!("  {}", first_sentence(&spec.description)))?;
+                        // Words of the component, which must not pass for the word before them.
+                        let description = first_sentence(&spec.description);
+                        s.out.line(text!("  {}{}", Own(GUTTER), description))?;
                     }
                 }
                 s.out.flush()

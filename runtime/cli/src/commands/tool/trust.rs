@@ -11,7 +11,7 @@ use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_pretty;
 use crate::ui::render::numbered::{self, Entry};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Shown, text};
 
 /// Trust a component of this project (`project:NAME`), so that it can run.
 ///
@@ -122,7 +122,7 @@ impl Trusted {
 fn entry(trusted: &trust::Trusted) -> Entry<'_> {
     Entry {
         name: &trusted.component,
-        detail: text!("{}", trusted.path),
+        detail: text!("{}", Shown(&trusted.path)),
         digest: &trusted.digest,
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Opt
     let mut hints = Vec::new();
     for denial in &receipt.denials {
         if let Some(by) = &denial.denied_by {
-            let hint = format!("`{}` is denied by {by}", denial.target);
+            let hint = text!("`{}` is denied by {}", denial.target, by).inert();
             if !hints.contains(&hint) {
                 hints.push(hint);
             }
@@ -178,9 +178,9 @@ mod tests {
     fn denial_by_line_names_that_line() {
         let denial = Denial {
             what: "file".into(),
-            target: "/private/key".into(),
+            target: "/private/key` is yours, and `x".into(),
             allow_with: None,
-            denied_by: Some("deny=private (config.toml:1)".into()),
+            denied_by: Some("`deny=private` (config.toml:1)".into()),
         };
         let receipt = Receipt {
             denials: vec![denial.clone(), denial],
@@ -188,7 +188,7 @@ mod tests {
         };
         assert_eq!(
             allow_hints(&receipt, "x", None),
-            ["`/private/key` is denied by deny=private (config.toml:1)"]
+            ["`/private/key\\u{60} is yours, and \\u{60}x` is denied by `deny=private` (config.toml:1)"]
         );
     }
 }

@@ -131,6 +131,16 @@ impl Text {
             .collect()
     }
 
+    /// Returns the message as a screen shows it, for use in a longer one.
+    pub(crate) fn inert(&self) -> String {
+        self.parts()
+            .map(|part| match part {
+                Part::Own(own) => Cow::Borrowed(own),
+                Part::Foreign(foreign) => Cow::Owned(foreign),
+            })
+            .collect()
+    }
+
     /// Returns the message with at most `most` characters of each foreign part; longer ones lose their middle.
     pub(crate) fn excerpt(&self, most: usize) -> Self {
         let mut text = Self::default();
@@ -400,15 +410,7 @@ mod tests {
         let host = format!("https://github.com.{}evil.example", "a.".repeat(115));
         assert_eq!(host.len(), "https://".len() + 253);
         let url = format!("{host}/x{}", "y".repeat(600));
-        let told = |url: &str, most: usize| {
-            let text = text!("it resolves to {}", ShownUrl(url)).shortened(most);
-            text.parts()
-                .map(|part| match part {
-                    Part::Own(own) => own.to_owned(),
-                    Part::Foreign(foreign) => foreign,
-                })
-                .collect::<String>()
-        };
+        let told = |url: &str, most: usize| text!("it resolves to {}", ShownUrl(url)).shortened(most).inert();
         for most in [400, 120, 60, 30] {
             let told = told(&url, most);
             assert!(told.starts_with(&format!("it resolves to {host}/x")), "{told}");
