@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use toolcell_sandbox::Digest;
 
 use crate::config::user_files;
-use crate::config::{ComponentSource, Origin, ToolSettings};
+use crate::config::{ComponentSource, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
-use crate::ui::terminal::{Answer, Choice, Fact, Question, Text, text};
+use crate::ui::terminal::{Answer, Choice, Fact, Question, Shown, Text, text};
 
 /// Name of the trust list in the state directory.
 const FILE: &str = "trusted.json";
@@ -200,7 +200,7 @@ async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, enviro
         facts: vec![
             Fact::Plain(text!("file: `{}`", environment.shown(&real(&path.value)))),
             Fact::Plain(text!("digest: {}", digest)),
-            Fact::Plain(text!("named in {}", place(&path.origin))),
+            Fact::Plain(text!("named in {}", Shown(&path.origin.to_string()))),
             Fact::Plain(text!("grants: {}", grants)),
         ],
         choices: vec![
@@ -223,17 +223,6 @@ async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, enviro
     matches!(asked.await, Ok(Ok(Answer::Key('y'))))
 }
 
-/// Formats the file and line of an origin.
-fn place(origin: &Origin) -> String {
-    match origin {
-        Origin::File(source, span) => {
-            let (line, _) = source.position(span.start);
-            format!("{}, line {line}", source.shown)
-        }
-        other => other.to_string(),
-    }
-}
-
 /// Resolves symbolic links: a project could use one to point elsewhere.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
@@ -244,8 +233,8 @@ mod tests {
     use std::sync::{Arc, OnceLock};
 
     use super::*;
-    use crate::config::Sourced;
     use crate::config::source::{Layer, Source};
+    use crate::config::{Origin, Sourced};
 
     #[test]
     fn trusted_component_is_kept_once_by_digest() {
@@ -309,15 +298,5 @@ mod tests {
         }
         let refused = trust.check(&of_project, b"b", &environment).await.unwrap_err();
         assert_eq!(refused.exit, Exit::Denied);
-    }
-
-    #[test]
-    fn place_of_a_component_is_file_and_line() {
-        let settings = defined_by(Layer::Project);
-        let ComponentSource::File(path) = &settings.component else {
-            panic!("a file")
-        };
-        assert_eq!(place(&path.origin), "c.toml, line 1");
-        assert_eq!(place(&Origin::Flag("TOOL")), "TOOL");
     }
 }

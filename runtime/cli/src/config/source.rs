@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use crate::ui::terminal::{Shown, text};
+
 /// Prefix of the names of project components. No other name contains a colon.
 pub(crate) const PROJECT: &str = "project:";
 
@@ -86,7 +88,7 @@ impl Source {
         let gutter = " ".repeat(number.len());
         format!(
             "in {}, line {line}, column {column}\n  {number} | {text}\n  {gutter} | {}{}",
-            self.shown,
+            text!("{}", Shown(&self.shown)).inert(),
             " ".repeat(column - 1),
             "^".repeat(width.clamp(1, 80)),
         )
