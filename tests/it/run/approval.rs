@@ -276,7 +276,8 @@ mod at_a_terminal {
 
         let listed = user.run(&["approval", "list"]).ended(0).stdout;
         assert!(
-            listed.contains(r#"1  files_write  where /content is h* in {"content":"…","path":"out.txt"}"#),
+            listed.starts_with("1  files_write  sha256:")
+                && listed.ends_with("  where /content is h* in {\"content\":\"…\",\"path\":\"out.txt\"}\n"),
             "{listed}"
         );
         user.run(&["approval", "forget", "2"]).ended(2);

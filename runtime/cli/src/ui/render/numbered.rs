@@ -22,8 +22,9 @@ pub(crate) fn print(console: &Console, none: &'static str, entries: &[Entry<'_>]
         for (i, entry) in entries.iter().enumerate() {
             s.out.styled(NAME, text!("{}  ", i + 1))?;
             s.out.styled(STRONG, text!("{}", Name(entry.name)))?;
-            s.out.text(text!("  {}", entry.detail))?;
             s.out.styled(FAINT, text!("  {}", entry.digest))?;
+            // Last: what others wrote could end like the rest of the line.
+            s.out.text(text!("  {}", entry.detail))?;
             s.out.end_line()?;
         }
         s.out.flush()
