@@ -40,7 +40,7 @@ pub enum InvalidRule {
     UnusableHost {
         /// Pattern with the host.
         pattern: String,
-        /// What is wrong, and how to write it.
+        /// Defect of the host, and its right form.
         reason: &'static str,
     },
     /// A pointer contains `*`, which has no meaning in a JSON Pointer.

@@ -150,7 +150,7 @@ pub enum Input {
         id: String,
         /// Arguments to execute, or the refusal.
         arguments: Result<Value, RefusedCall>,
-        /// Where the arguments led when hooks judged them, if any did.
+        /// Resolved targets of the arguments when hooks judged them, if any did.
         places: Option<Vec<ArgumentPlace>>,
     },
     /// Decision of the user on a call.
@@ -231,7 +231,7 @@ pub enum Effect {
         tool: String,
         /// Arguments, already checked.
         arguments: Value,
-        /// Where the arguments led when the call was judged.
+        /// Resolved targets of the arguments when the call was judged.
         places: Vec<ArgumentPlace>,
     },
 }

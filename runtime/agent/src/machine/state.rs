@@ -137,7 +137,7 @@ pub enum Stage {
         /// After an approval: the session's data flow when the approval was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         approved: Option<DataFlow>,
-        /// Where the arguments led when hooks or the user judged them.
+        /// Resolved targets of the arguments when hooks or the user judged them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         places: Option<Vec<ArgumentPlace>>,
     },
@@ -152,7 +152,7 @@ pub enum Stage {
         reason: String,
         /// The session's data flow when the approval was requested.
         flow: DataFlow,
-        /// Where the arguments lead, as the user was told.
+        /// Resolved targets of the arguments, as the question showed them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         places: Vec<ArgumentPlace>,
     },

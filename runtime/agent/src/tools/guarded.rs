@@ -69,7 +69,7 @@ struct Client {
     budget: Arc<ClientBudget>,
     /// Data flow of the calls so far.
     flow: Mutex<DataFlow>,
-    /// Where rules judge arguments, a call that can change files holds it alone, and the others hold it together.
+    /// Held by one call that can change files, or by several others, if rules judge arguments.
     files: RwLock<()>,
 }
 

@@ -124,7 +124,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Attaches the files that a text names as `@NAME`. A name without a file stays text, such as that of a person.
+    /// Attaches the files that a text names as `@NAME`. A name without a file stays text, such as `@ada`.
     fn named_in(&mut self, text: &str, environment: &Environment, console: &Console) -> Result<(), Failure> {
         for name in names(text) {
             let path = environment.cwd.join(name);
@@ -260,7 +260,8 @@ fn read_at_most(input: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
 
 /// Reads what is piped or redirected to standard input; `None` if nothing is.
 ///
-/// What another program reads as well is not ours: a shell that gets its script on standard input would lose the rest of it.
+/// Input that the parent process reads as well is left alone: a shell that gets its script on standard input would lose the
+/// rest of it.
 /// A pipe is read if its first byte comes in time. Terminals, devices and sockets are not read.
 fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
     let fail = || Failure::new(Exit::Usage, "could not read standard input");

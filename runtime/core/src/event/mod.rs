@@ -139,7 +139,7 @@ pub enum Event {
         cause: ApprovalCause,
         /// Reason for the request, for the user.
         reason: String,
-        /// Where the arguments lead, as the user is told.
+        /// Resolved targets of the arguments, as the question shows them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         places: Vec<ArgumentPlace>,
     },

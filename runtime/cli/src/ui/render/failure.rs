@@ -29,7 +29,7 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
     }
 }
 
-/// What to do about an error of a provider, in the terms of that provider.
+/// Returns the hint for an error of a provider, in the terms of that provider.
 fn hint(error: &ProviderError) -> Option<String> {
     let is_ollama = error.provider == "ollama";
     let hint = match error.kind {
