@@ -13,6 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::compare::{changes, entries, open_existing, part};
+use super::entry::Entry;
 use super::judge::CommitOptions;
 use super::pace::{Pace, is_cancelled};
 use super::{Overlay, make_dir, stat};
@@ -131,10 +132,8 @@ fn check(
     found: &mut Vec<PathBuf>,
 ) -> io::Result<()> {
     pace.go_on()?;
-    if lower
-        .symlink_metadata(path)
-        .is_ok_and(|metadata| metadata.is_dir())
-    {
+    let entry = Entry::find(lower, path);
+    if matches!(&entry, Ok(Some(entry)) if entry.metadata.is_dir()) {
         match entries(lower, path, pace) {
             Ok(entries) => {
                 for (_, path) in &entries {
@@ -148,7 +147,7 @@ fn check(
     }
     // A directory exists here if files below it were recorded.
     let noted = base.and_then(|base| base.read_to_string(path).ok());
-    match now(lower, path, pace) {
+    match entry.and_then(|entry| now(entry, pace)) {
         Ok(now) if noted == now => {}
         Err(error) if is_cancelled(&error) => return Err(error),
         _ => found.push(path.to_owned()),
@@ -156,23 +155,19 @@ fn check(
     Ok(())
 }
 
-/// Entry at a path that is not a directory.
-fn now(lower: &Dir, path: &Path, pace: &Pace) -> io::Result<Option<Print>> {
-    Ok(match lower.symlink_metadata(path) {
-        Ok(metadata) if metadata.is_symlink() => Some(of_link(&lower.read_link_contents(path)?)),
-        Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?, pace)?),
+/// Returns the digest of an entry that is no directory; `None` if there is none.
+fn now(entry: Option<Entry>, pace: &Pace) -> io::Result<Option<Print>> {
+    let Some(entry) = entry else {
+        return Ok(None);
+    };
+    Ok(Some(if entry.metadata.is_symlink() {
+        of_link(&entry.link()?)
+    } else if entry.metadata.is_file() {
+        of_file(entry.open()?, pace)?
+    } else {
         // A pipe or a device: nothing that was noted.
-        Ok(_) => Some(Print::new()),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            None
-        }
-        Err(error) => return Err(error),
-    })
+        Print::new()
+    }))
 }
 
 #[cfg(test)]

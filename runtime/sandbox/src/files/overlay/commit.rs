@@ -20,7 +20,8 @@ use rustix::io::Errno;
 
 use super::changes::{ChangeKind, Changes, Skipped};
 use super::compare::{changes, is_too_deep, nothing_to_carry, open_existing, part};
-use super::judge::{CommitOptions, Judge, above, enter, file_of, is_missing};
+use super::entry::{above, enter, is_missing};
+use super::judge::{CommitOptions, Judge, file_of};
 use super::pace::{Pace, is_cancelled};
 use super::sparse;
 use super::unfinished::{Unfinished, random};

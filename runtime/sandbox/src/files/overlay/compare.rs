@@ -7,6 +7,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry};
 
 use super::changes::{Change, ChangeKind, Changes, Skipped};
+use super::entry::Entry;
 use super::judge::{CommitOptions, Judge};
 use super::pace::{Pace, is_cancelled};
 
@@ -107,12 +108,12 @@ impl Listing<'_> {
                     continue;
                 }
             }
-            let Ok(old) = self.lower.symlink_metadata(&path) else {
+            let Ok(Some(old)) = Entry::find(&self.lower, &path) else {
                 continue;
             };
-            if !self.is_replaced(&path) {
+            if self.replacement(&path).is_none() {
                 self.push(&path, ChangeKind::Deleted)?;
-            } else if old.is_dir() {
+            } else if old.metadata.is_dir() {
                 // The directory was made anew: what it held and does not hold any more is deleted.
                 self.lost(&path)?;
             }
@@ -120,9 +121,9 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn is_replaced(&self, path: &Path) -> bool {
-        let upper = self.upper.as_ref();
-        upper.is_some_and(|upper| upper.symlink_metadata(path).is_ok())
+    /// The entry that the upper layer has at a path.
+    fn replacement(&self, path: &Path) -> Option<Entry> {
+        Entry::find(self.upper.as_ref()?, path).ok().flatten()
     }
 
     /// Lists what a removed directory held and its successor does not.
@@ -130,13 +131,9 @@ impl Listing<'_> {
         let lower = self.lower.try_clone()?;
         for (entry, path) in self.entries(&lower, at)? {
             self.pace.go_on()?;
-            let new = self
-                .upper
-                .as_ref()
-                .and_then(|upper| upper.symlink_metadata(&path).ok());
-            match new {
+            match self.replacement(&path) {
                 None => self.push(&path, ChangeKind::Deleted)?,
-                Some(new) if new.is_dir() && entry.file_type().is_ok_and(|kind| kind.is_dir()) => {
+                Some(new) if new.metadata.is_dir() && entry.file_type().is_ok_and(|kind| kind.is_dir()) => {
                     self.lost(&path)?;
                 }
                 Some(_) => {}
@@ -166,27 +163,27 @@ impl Listing<'_> {
 
     /// Returns the difference at a path, and true if the upper layer has a directory there.
     fn kind_of_change(&self, upper: &Dir, path: &Path) -> io::Result<(Option<ChangeKind>, bool)> {
-        let new = upper.symlink_metadata(path)?;
+        let entry = Entry::find(upper, path)?.ok_or(io::ErrorKind::NotFound)?;
+        let new = &entry.metadata;
         if !new.is_dir() && !new.is_file() && !new.is_symlink() {
             return Err(nothing_to_carry());
         }
-        let lower = &self.lower;
-        let kind = match lower.symlink_metadata(path) {
-            Err(_) => Some(ChangeKind::Added),
-            Ok(old) if old.is_dir() && new.is_dir() => None,
-            Ok(old) if old.is_file() && new.is_file() => {
+        let original = Entry::find(&self.lower, path).ok().flatten();
+        let kind = match original.as_ref().map(|original| (original, &original.metadata)) {
+            None => Some(ChangeKind::Added),
+            Some((_, old)) if old.is_dir() && new.is_dir() => None,
+            Some((original, old)) if old.is_file() && new.is_file() => {
                 let same = old.len() == new.len()
-                    && is_same(lower.open(path)?, upper.open(path)?, old.len(), &self.pace)?;
+                    && is_same(original.open()?, entry.open()?, old.len(), &self.pace)?;
                 (!same).then_some(ChangeKind::Changed)
             }
-            Ok(old) if old.is_symlink() && new.is_symlink() => {
-                let same = lower.read_link_contents(path)? == upper.read_link_contents(path)?;
-                (!same).then_some(ChangeKind::Changed)
+            Some((original, old)) if old.is_symlink() && new.is_symlink() => {
+                (original.link()? != entry.link()?).then_some(ChangeKind::Changed)
             }
-            Ok(_) => Some(ChangeKind::Changed),
+            Some(_) => Some(ChangeKind::Changed),
         };
         if kind.is_some() && new.is_symlink() {
-            self.judge.link(path, &upper.read_link_contents(path)?)?;
+            self.judge.link(path, &entry.link()?)?;
         }
         Ok((kind, new.is_dir()))
     }

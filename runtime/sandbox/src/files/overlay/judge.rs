@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::Denials;
 
+use super::entry::{above, enter, is_missing};
 use super::pace::Pace;
 use crate::files::denied::{DeniedBy, DeniedPlaces, Use};
 use crate::files::dir::ENTER;
@@ -168,35 +169,11 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// Opens a directory below `root` by its names, none of which is followed where it is a link.
-pub(super) fn enter(root: &File, path: &Path) -> io::Result<File> {
-    let mut here = openat(root, ".", ENTER, Mode::empty())?;
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => here = openat(&here, name, ENTER, Mode::empty())?,
-            _ => return Err(io::ErrorKind::InvalidInput.into()),
-        }
-    }
-    Ok(here.into())
-}
-
 fn dir_metadata(dir: &File, path: &Path) -> io::Result<(u64, u64)> {
     use cap_primitives::fs::{FollowSymlinks, MetadataExt as _, stat};
     let name = Path::new(path.file_name().unwrap_or_default());
     let metadata = stat(dir, name, FollowSymlinks::No)?;
     Ok((metadata.dev(), metadata.ino()))
-}
-
-/// The path of the directory that holds a path; empty for the granted one itself.
-pub(super) fn above(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new(""))
-}
-
-pub(super) fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 pub(super) fn file_of(dir: &Dir) -> io::Result<File> {

@@ -20,6 +20,7 @@ mod changes;
 mod commit;
 mod compare;
 mod copy;
+mod entry;
 mod judge;
 mod pace;
 mod sparse;

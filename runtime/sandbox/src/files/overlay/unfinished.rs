@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::{Dir, OpenOptions};
 use rustix::fs::{AtFlags, FileType, statat, unlinkat};
 
-use super::judge::{enter, is_missing};
+use super::entry::{enter, is_missing};
 
 /// Prefix of the names; 32 hexadecimal digits follow.
 const PREFIX: &str = ".toolcell-commit-";

@@ -7,6 +7,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::compare::{open_existing, part};
+use super::entry::Entry;
 
 /// Entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,23 +49,15 @@ pub fn versions(directory: &Path, overlay: &Path, path: &Path, most: u64) -> io:
 }
 
 fn version(dir: &Dir, path: &Path, most: u64) -> io::Result<Version> {
-    let metadata = match dir.symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(Version::Nothing);
-        }
-        Err(error) => return Err(error),
+    let Some(entry) = Entry::find(dir, path)? else {
+        return Ok(Version::Nothing);
     };
+    let metadata = &entry.metadata;
     if metadata.is_dir() {
         return Ok(Version::Directory);
     }
     if metadata.is_symlink() {
-        return dir.read_link_contents(path).map(Version::Link);
+        return entry.link().map(Version::Link);
     }
     if !metadata.is_file() {
         return Ok(Version::Other);
@@ -74,7 +67,7 @@ fn version(dir: &Dir, path: &Path, most: u64) -> io::Result<Version> {
     if len > most {
         return Ok(Version::File { len, bytes: None });
     }
-    dir.open(path)?.take(most).read_to_end(&mut bytes)?;
+    entry.open()?.take(most).read_to_end(&mut bytes)?;
     Ok(Version::File {
         len,
         bytes: Some(bytes),

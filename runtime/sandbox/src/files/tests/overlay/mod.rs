@@ -1,5 +1,6 @@
 //! A directory with an overlay behaves like any other, and the directory itself does not change.
 
+mod behind_links;
 mod commit;
 mod conflicts;
 mod interrupted;

@@ -6,6 +6,8 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Step {
     Write(usize),
+    /// Writes what `a/x` contains at first.
+    WriteOld(usize),
     Unlink(usize),
     Mkdir(usize),
     Rmdir(usize),
@@ -16,12 +18,16 @@ enum Step {
     List(usize),
 }
 
-const PATHS: [&str; 9] = ["a", "b", "c", "a/x", "a/y", "b/x", "l", "a/b", "b/a/x"];
+/// The link `m` leads to the directory `a`, until something takes its place.
+const PATHS: [&str; 13] = [
+    "a", "b", "c", "a/x", "a/y", "b/x", "l", "a/b", "b/a/x", "m", "m/x", "m/b", "m/b/x",
+];
 
 fn step() -> impl Strategy<Value = Step> {
     let path = || 0..PATHS.len();
     prop_oneof![
         3 => path().prop_map(Step::Write),
+        2 => path().prop_map(Step::WriteOld),
         3 => path().prop_map(Step::Unlink),
         2 => path().prop_map(Step::Mkdir),
         2 => path().prop_map(Step::Rmdir),
@@ -42,6 +48,7 @@ async fn run(guest: &mut Guest, step: &Step, number: usize) -> Result<String, Er
                 .write(PATHS[path], format!("step {number}").as_bytes())
                 .await,
         ),
+        Step::WriteOld(path) => done(guest.write(PATHS[path], b"old a/x").await),
         Step::Unlink(path) => done(guest.unlink(PATHS[path]).await),
         Step::Mkdir(path) => done(guest.mkdir(PATHS[path]).await),
         Step::Rmdir(path) => done(guest.rmdir(PATHS[path]).await),
@@ -69,9 +76,11 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let scratch = scratch();
+            symlink("a", scratch.host.join("m")).unwrap();
             let before = tree(&scratch.host);
             let plain = tempfile::tempdir().unwrap();
             plant(plain.path());
+            symlink("a", plain.path().join("m")).unwrap();
             let mut expected = Guest::new(&[(plain.path(), "/w", "write")]);
             let mut guest = scratch.guest("write");
             for (number, step) in steps.iter().enumerate() {
