@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use toolcell_core::Policy;
 use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::grant_risk::{GrantRisk, dangerous};
 use toolcell_core::policy::DirGrant;
+use toolcell_core::{Grant, Policy};
 
 use super::grants::{self, ResolvedGrant};
 use super::own_directories::{own_places, programs_in};
@@ -20,7 +20,15 @@ impl ToolSettings {
     /// # Errors
     /// Returns an error if a grant is invalid, is within a path denied to every tool, or is dangerous and not allowed.
     pub(crate) fn policy(&self, settings: &Settings, environment: &Environment) -> Result<Policy, Failure> {
-        let own = own_places(settings, environment);
+        // Thousands of components can be configured: their files matter only to those that reach files.
+        let reaches_files = self
+            .grants
+            .iter()
+            .any(|line| matches!(line.grant, Grant::Dir { .. }));
+        let own = match reaches_files {
+            true => own_places(settings, environment),
+            false => Vec::new(),
+        };
         let placed: Vec<ResolvedGrant> = self
             .grants
             .iter()

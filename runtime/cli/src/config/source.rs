@@ -60,14 +60,21 @@ impl Source {
     /// Returns line and column of a byte offset, both starting at 1. Columns count characters.
     pub(crate) fn position(&self, at: usize) -> (usize, usize) {
         let at = self.text.floor_char_boundary(at);
-        // Computed once: a file can be pointed into for each of its lines.
-        let starts = self.line_starts.get_or_init(|| {
+        let line = self.line_starts().partition_point(|start| *start <= at);
+        (line, self.text[self.line_start(line)..at].chars().count() + 1)
+    }
+
+    /// Returns the byte offsets of all lines, computed once: a file can be pointed into for each of its lines.
+    fn line_starts(&self) -> &[usize] {
+        self.line_starts.get_or_init(|| {
             let newlines = self.text.match_indices('\n').map(|(newline, _)| newline + 1);
             std::iter::once(0).chain(newlines).collect()
-        });
-        let line = starts.partition_point(|start| *start <= at);
-        let start = starts.get(line - 1).copied().unwrap_or(0);
-        (line, self.text[start..at].chars().count() + 1)
+        })
+    }
+
+    /// Returns the byte offset of a line, the first of which is 1.
+    fn line_start(&self, line: usize) -> usize {
+        self.line_starts().get(line - 1).copied().unwrap_or(0)
     }
 
     /// Formats the location of `span`, with its line and a marker below it.
@@ -79,7 +86,8 @@ impl Source {
     /// ```
     pub(crate) fn point_at(&self, span: &Range<usize>) -> String {
         let (line, column) = self.position(span.start);
-        let text = self.text.lines().nth(line - 1).unwrap_or_default();
+        let start = self.line_start(line);
+        let text = self.text[start..].lines().next().unwrap_or_default();
         // Tabs are replaced by single spaces to keep the marker aligned.
         let text: String = text.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
         let marked = self.text.get(span.clone()).unwrap_or_default();

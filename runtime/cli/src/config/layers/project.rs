@@ -9,6 +9,7 @@
 //! file or a built-in one; or configure hooks, because a hook sees every prompt and every call and a guard must stay
 //! enabled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +32,12 @@ use crate::config::source::{Origin, Source, Sourced};
 use crate::config::units::Span;
 use crate::config::user_files::user_file_shown;
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Name, Shown, text};
+
+/// Maximum number of components that a project can define. Each is a line in lists that the user reads, and one more path
+/// that every call is kept from.
+const MAX_COMPONENTS: usize = 256;
 
 /// Applies the project's file. Every key of every table is destructured here: a new key is refused, narrows, or does
 /// not compile.
@@ -86,6 +91,7 @@ pub(super) fn apply_project(
         narrow_budget(settings, budget, place, &user_file)?;
     }
     settings.deny.extend(deny_lines(deny, source, &base));
+    check_number(tools, source)?;
     let taken = TakenNames::of(settings);
     for (name, table) in tools {
         let ToolTable {
@@ -120,6 +126,23 @@ pub(super) fn apply_project(
         }
     }
     Ok(())
+}
+
+fn check_number(tools: &BTreeMap<Spanned<String>, ToolTable>, source: &Source) -> Result<(), Failure> {
+    let defined = tools.iter().filter(|(_, table)| table.component.is_some());
+    let Some((beyond, _)) = defined.clone().nth(MAX_COMPONENTS) else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Config,
+        text!(
+            "the project defines {} components, more than {}",
+            defined.count(),
+            MAX_COMPONENTS
+        ),
+    )
+    .why(source.point_at(&beyond.span()))
+    .hint("use a component by its path: toolcell call ./FILE.wasm#TOOL"))
 }
 
 fn narrow_approval(
@@ -401,6 +424,27 @@ mod tests {
 
     fn applies(own: &str, project: &str) -> bool {
         load(own, project, |_| {}).is_ok()
+    }
+
+    #[test]
+    fn project_defines_a_limited_number_of_components() {
+        let defining = |number| {
+            let define = |i| format!("[tools.t{i}]\ncomponent = \"c.wasm\"\n");
+            // A table without a component defines none.
+            let tables = (0..number).map(define).collect::<String>();
+            load("", &format!("[tools.text]\nenabled = true\n{tables}"), |_| {})
+        };
+        assert_eq!(
+            defining(256).unwrap().tools.len(),
+            256 + crate::components::builtin::ALL.len()
+        );
+        let refused = defining(257).unwrap_err();
+        assert_eq!(refused.exit, Exit::Config);
+        let message = refused.to_json();
+        assert_eq!(
+            message["what"],
+            "the project defines 257 components, more than 256"
+        );
     }
 
     #[test]
