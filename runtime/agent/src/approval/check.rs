@@ -345,4 +345,15 @@ mod tests {
             assert_eq!(ApprovalRule::check_tool(&"*".repeat(length)).is_ok(), is_possible);
         }
     }
+
+    #[test]
+    fn pattern_with_a_host_that_is_never_sent_is_refused() {
+        for (pattern, is_possible) in [
+            ("https://bücher.example/*", false),
+            ("https://xn--bcher-kva.example/*", true),
+        ] {
+            let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/url", pattern);
+            assert_eq!(rule.check().is_ok(), is_possible, "{pattern}");
+        }
+    }
 }

@@ -95,23 +95,22 @@ impl<'a> Comparison<'a> {
             })
     }
 
-    /// True if a server could read the URL as one that the pattern matches. A pattern without a path is for all of them.
+    /// True if a server could read the URL as one that the pattern matches. A pattern without a path is for all of them. One
+    /// that begins with `*` may be about the query, where nothing is a path.
     fn reads_as(&self, pattern: &str, url: &str, meets: impl Fn(&str, &str) -> bool) -> bool {
-        if self.work.charge(pattern.len() + url.len()).is_err() {
+        if self.work.charge(pattern.len().saturating_add(url.len())).is_err() {
+            return true;
+        }
+        if meets(&url_reading::folded_text(pattern), &url_reading::folded_text(url)) {
             return true;
         }
         let (pattern, url) = (url_reading::folded(pattern), url_reading::folded(url));
         let (_, rest) = pattern.split_once("://").unwrap_or(("", &pattern));
-        let is_origin = pattern.contains("://") && !rest.contains(['/', '?']) && !rest.ends_with('*');
-        let without_scheme = url.split_once("://").map(|(_, rest)| rest);
-        [Some(url.as_str()), without_scheme]
-            .into_iter()
-            .flatten()
-            .any(|url| {
-                meets(&pattern, url)
-                    || (is_origin
-                        && (meets(&format!("{pattern}/*"), url) || meets(&format!("{pattern}?*"), url)))
-            })
+        let is_origin = !rest.contains(['/', '?']);
+        url_reading::forms(&url).iter().any(|url| {
+            meets(&pattern, url)
+                || (is_origin && (meets(&format!("{pattern}/*"), url) || meets(&format!("{pattern}?*"), url)))
+        })
     }
 
     /// True if the argument as the model wrote it satisfies a condition: a string as it is, any other value as JSON.
@@ -316,6 +315,18 @@ mod tests {
             ("http://h/admin/*", "http://h/admin", true),
             ("http://h/admin/*", "http://h/administration", false),
             ("http://h/admin", "http://other/admin", false),
+            ("http://h/admin", "http://h/admin/x", false),
+            ("evil.example", "https://evil.example/a?b", true),
+            ("*.evil.example", "https://a.evil.example/x", true),
+            ("evil.example", "https://evil.example.org/", false),
+            ("*://evil.example:443/*", "https://evil.example/x", true),
+            ("http://h:*", "http://h/x", true),
+            ("evil.example:443/*", "http://evil.example:443/x", true),
+            ("evil.example:443/*", "http://evil.example/x", false),
+            ("*file=../*", "http://h/?file=%2E%2e/x", true),
+            ("*q=a//b", "http://h/?q=a%2F%2fb", true),
+            ("*q=a b*", "http://h/?q=A+b", true),
+            ("*q=a b*", "http://h/?q=a-b", false),
         ] {
             assert_eq!(is_denied(pattern, url, false), denied, "{pattern} {url}");
         }

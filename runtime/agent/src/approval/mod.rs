@@ -224,6 +224,9 @@ impl Approvals {
     }
 }
 
+/// Check of a call when its guest is about to start.
+pub(crate) type CheckStart = dyn Fn() -> Result<(), ToolError> + Send + Sync;
+
 /// Compares where the arguments of a call lead now with where they led when it was judged.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use toolcell_core::{
 
 use super::reserve::{Exhausted, Ticket};
 use super::{Budget, Spent, most_of_call, without};
+use crate::approval::CheckStart;
 use crate::driver::account::Account;
 
 /// Maximum size of the result of one call under a budget of bytes: the default limit of a cell's output.
@@ -41,6 +42,7 @@ pub(crate) struct ClientCall {
     ticket: Ticket,
     grant: RemainingBudget,
     observer: Arc<dyn CallObserver>,
+    check_start: Option<Box<CheckStart>>,
     receipt: Mutex<Option<Receipt>>,
     has_ended: AtomicBool,
 }
@@ -55,7 +57,7 @@ impl ClientBudget {
         })
     }
 
-    /// Waits until a call with a tool that uses at most `most` may run.
+    /// Waits until a call with a tool that uses at most `most` may run. It is checked when its guest is about to start.
     ///
     /// # Errors
     /// The reason, if the budget is used up.
@@ -63,6 +65,7 @@ impl ClientBudget {
         self: &Arc<Self>,
         most: RemainingBudget,
         observer: Arc<dyn CallObserver>,
+        check_start: Option<Box<CheckStart>>,
     ) -> Result<Arc<ClientCall>, String> {
         let waiting = self.account.reserve(&most_of_call(most, MAX_RESULT_BYTES));
         let ticket = waiting.ticket();
@@ -85,6 +88,7 @@ impl ClientBudget {
             ticket,
             grant,
             observer,
+            check_start,
             receipt: Mutex::default(),
             has_ended: AtomicBool::new(false),
         }))
@@ -184,6 +188,9 @@ impl CallObserver for ClientCall {
     }
 
     fn check_start(&self) -> Result<(), ToolError> {
+        if let Some(check) = &self.check_start {
+            check()?;
+        }
         self.observer.check_start()
     }
 
@@ -217,7 +224,7 @@ mod tests {
             fuel: Some(fuel),
             ..RemainingBudget::NOTHING
         };
-        budget.begin(most, Arc::new(Unobserved)).await
+        budget.begin(most, Arc::new(Unobserved), None).await
     }
 
     #[tokio::test]
@@ -279,7 +286,7 @@ mod tests {
     async fn what_a_call_of_a_client_reports_reaches_its_observer() {
         let told = Arc::new(Told::default());
         let budget = ClientBudget::new(Budget::default());
-        let call = budget.begin(RemainingBudget::NOTHING, told.clone()).await;
+        let call = budget.begin(RemainingBudget::NOTHING, told.clone(), None).await;
         let call = call.unwrap();
         call.log(LogLine {
             level: LogLevel::Info,

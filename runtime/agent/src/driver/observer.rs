@@ -10,6 +10,7 @@ use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Receipt, Remain
 use super::GRACE;
 use super::account::Account;
 use super::notes::Notes;
+use crate::approval::CheckStart;
 use crate::budget::{Spent, without};
 use crate::context::messages;
 
@@ -28,9 +29,6 @@ pub(super) struct Observer {
     check_start: Option<Box<CheckStart>>,
 }
 
-/// Last check before a guest starts.
-type CheckStart = dyn Fn() -> Result<(), ToolError> + Send + Sync;
-
 impl Observer {
     pub(super) fn new(id: String, tool: String, account: Arc<Account>, notes: Notes) -> Self {
         Self {
@@ -47,11 +45,8 @@ impl Observer {
     }
 
     /// Sets the check that is made when the guest is about to start.
-    pub(super) fn check_start_by(
-        &mut self,
-        check: impl Fn() -> Result<(), ToolError> + Send + Sync + 'static,
-    ) {
-        self.check_start = Some(Box::new(check));
+    pub(super) fn check_start_by(&mut self, check: Box<CheckStart>) {
+        self.check_start = Some(check);
     }
 
     /// Marks the call as started, with this limit.

@@ -123,7 +123,9 @@ impl Driver<'_> {
         let machine = &self.inner.machine;
         if !judged.is_empty() && (machine.approvals.judges_arguments() || !self.inner.hooks.is_empty()) {
             let (places, tool, arguments) = (machine.places.clone(), tool.clone(), arguments.clone());
-            observer.check_start_by(move || check_places(&judged, &places.of(&tool, &arguments)));
+            observer.check_start_by(Box::new(move || {
+                check_places(&judged, &places.of(&tool, &arguments))
+            }));
         }
         let observer = Arc::new(observer);
         let found = self.inner.registry.get(&tool);
@@ -283,13 +285,13 @@ async fn prepare(
         Ruling::Abort { by, reason } => return Err((by, reason)),
     }
     let changed = Value::Object(pending.arguments);
+    // Empty without a hook at this point.
+    let places = (!pending.places.is_empty()).then_some(pending.places);
     if changed == checked {
-        // Empty without a hook at this point.
-        let places = (!pending.places.is_empty()).then_some(pending.places);
         return Ok(Ok((checked, places)));
     }
     Ok(match found.spec().input.check_arguments(&changed) {
-        Ok(()) => Ok((changed, None)),
+        Ok(()) => Ok((changed, places)),
         Err(error) => {
             report_arguments(inner, turn, tool, &error).await;
             Err(RefusedCall {

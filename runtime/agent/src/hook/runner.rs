@@ -92,8 +92,11 @@ impl HookRunner {
         turn: &HookTurn,
     ) -> Ruling {
         let point = HookPoint::BeforeCall;
-        for hook in self.at(point) {
+        let mut hooks = self.at(point).peekable();
+        if hooks.peek().is_some() {
             call.places = places(&Value::Object(call.arguments.clone()));
+        }
+        for hook in hooks {
             let pending = call.clone();
             let answer = hook
                 .ask(point, turn, |hook, cx| hook.before_call(pending, cx))
@@ -107,6 +110,9 @@ impl HookRunner {
                 ..
             }) = answer
             {
+                if arguments != call.arguments {
+                    call.places = places(&Value::Object(arguments.clone()));
+                }
                 call.arguments = arguments;
             }
         }

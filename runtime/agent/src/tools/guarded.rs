@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tokio::sync::RwLock;
 use toolcell_core::event::DataFlow;
-use toolcell_core::tool::{CallObserver, LogLine, Progress};
 use toolcell_core::{
-    ApprovalCause, ApprovalRequest, ArgumentPlace, BoxFuture, CallContext, CallResult, Decision, Event,
-    Receipt, RemainingBudget, Tool, ToolCall, ToolError, ToolSpec,
+    ApprovalCause, ArgumentPlace, BoxFuture, CallContext, CallResult, RemainingBudget, Tool, ToolCall,
+    ToolError, ToolSpec,
 };
 
-use crate::approval::{Approvals, Gate, check_places};
+use crate::approval::{Approvals, CheckStart, Gate, check_places};
 use crate::budget::client::ClientBudget;
 use crate::budget::{Budget, Spent};
 use crate::context::messages;
@@ -124,23 +123,19 @@ impl Tool for Guarded {
                 Ok(places) => places,
                 Err(error) => return CallResult::refused(error),
             };
-            let observer: Arc<dyn CallObserver> = match judges_arguments && !judged.is_empty() {
-                false => cx.observer.clone(),
-                true => Arc::new(Judged {
-                    observer: cx.observer.clone(),
-                    tool: self.tool.clone(),
-                    arguments: arguments.clone(),
-                    places: judged,
-                }),
-            };
+            let check_start = (judges_arguments && !judged.is_empty()).then(|| {
+                let (tool, arguments) = (self.tool.clone(), arguments.clone());
+                Box::new(move || check_places(&judged, &tool.places(&arguments))) as Box<CheckStart>
+            });
             let Value::Object(arguments) = arguments else {
                 unreachable!("it was made from an object");
             };
-            let begun = self.client.budget.begin(self.tool.max_use(), observer);
+            let budget = &self.client.budget;
+            let begun = budget.begin(self.tool.max_use(), cx.observer.clone(), check_start);
             let observer = match begun.await {
                 Ok(observer) => observer,
                 Err(reason) => {
-                    let hint = (self.client.rules.budget_hint)(&self.client.budget.spent());
+                    let hint = (self.client.rules.budget_hint)(&budget.spent());
                     return CallResult::refused(ToolError::denied(messages::no_budget(&reason), hint));
                 }
             };
@@ -173,45 +168,6 @@ impl Tool for Guarded {
 
     fn changes_files(&self) -> bool {
         self.tool.changes_files()
-    }
-}
-
-/// Observer of a call, which does not start if its arguments no longer lead where they led when it was judged.
-struct Judged {
-    observer: Arc<dyn CallObserver>,
-    tool: Arc<dyn Tool>,
-    arguments: Value,
-    places: Vec<ArgumentPlace>,
-}
-
-impl CallObserver for Judged {
-    fn log(&self, line: LogLine) {
-        self.observer.log(line);
-    }
-
-    fn progress(&self, progress: Progress) {
-        self.observer.progress(progress);
-    }
-
-    fn receipt(&self, receipt: Receipt) {
-        self.observer.receipt(receipt);
-    }
-
-    fn left(&self) -> RemainingBudget {
-        self.observer.left()
-    }
-
-    fn check_start(&self) -> Result<(), ToolError> {
-        check_places(&self.places, &self.tool.places(&self.arguments))?;
-        self.observer.check_start()
-    }
-
-    fn nested(&self, event: &Event) {
-        self.observer.nested(event);
-    }
-
-    fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Decision> {
-        self.observer.ask(request)
     }
 }
 

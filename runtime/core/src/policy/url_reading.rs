@@ -44,6 +44,7 @@ fn last_code(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
             let byte = u8::try_from(hex(&[*a, *b])?).ok()?;
             Some((3, vec![byte]))
         }
+        [.., 0xf0, 0x80, b @ 0x80..=0x81, c] if continues(*c) => Some((4, vec![(b & 1) << 6 | c & 0x3f])),
         [.., 0xe0, b @ 0x80..=0x81, c] if continues(*c) => Some((3, vec![(b & 1) << 6 | c & 0x3f])),
         [.., b @ 0xc0..=0xc1, c] if continues(*c) => Some((2, vec![(b & 1) << 6 | c & 0x3f])),
         _ => None,
@@ -81,7 +82,7 @@ pub fn folded_path(path: &str) -> String {
     let mut folded = String::new();
     for segment in segments(&decoded) {
         let segment = String::from_utf8_lossy(segment).to_lowercase();
-        let segment = segment.trim_end_matches(['.', ' ']);
+        let segment = segment.trim_end_matches(|c| c <= ' ' || c == '.');
         if !segment.is_empty() {
             folded.push('/');
             folded.push_str(segment);
@@ -90,9 +91,16 @@ pub fn folded_path(path: &str) -> String {
     folded
 }
 
+/// Folds a text of which it is not known which part of a URL it is, or a query, in which `+` is a blank.
+pub fn folded_text(text: &str) -> String {
+    String::from_utf8_lossy(&decoded(text))
+        .to_lowercase()
+        .replace('+', " ")
+}
+
 /// Folds a URL, or a pattern for URLs in which `*` matches any characters, so that spellings of one resource become equal:
-/// scheme, host without a dot at its end, port if it is not the default one, path as [`folded_path`], decoded query. There
-/// is no user name and no fragment.
+/// scheme, host without a dot at its end, port if it is not the default one, path as [`folded_path`], query as
+/// [`folded_text`]. There is no user name and no fragment.
 pub fn folded(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
     let (scheme, rest) = match url.split_once("://") {
@@ -112,13 +120,35 @@ pub fn folded(url: &str) -> String {
     folded.push_str(&folded_path(path));
     if let Some(query) = query {
         folded.push('?');
-        folded.push_str(&String::from_utf8_lossy(&decoded(query)).to_lowercase());
+        folded.push_str(&folded_text(query));
     }
     folded
 }
 
+/// Returns the forms of a folded URL that a pattern may be written in: with and without its scheme and its default port.
+pub fn forms(folded: &str) -> Vec<String> {
+    let mut forms = vec![folded.to_owned()];
+    let Some((scheme, rest)) = folded.split_once("://") else {
+        return forms;
+    };
+    forms.push(rest.to_owned());
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return forms,
+    };
+    // The colons of an IPv6 address are in brackets.
+    let has_port = host.rfind(':') > host.rfind(']');
+    if !has_port {
+        forms.push(format!("{scheme}://{host}{port}{path}"));
+        forms.push(format!("{host}{port}{path}"));
+    }
+    forms
+}
+
 fn folded_authority(authority: &str, scheme: Option<&str>) -> String {
-    let authority = authority.rsplit('@').next().unwrap_or_default().to_lowercase();
+    let authority = folded_text(authority.rsplit('@').next().unwrap_or_default());
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => (host, port),
         _ => (authority.as_str(), ""),
@@ -132,8 +162,6 @@ fn folded_authority(authority: &str, scheme: Option<&str>) -> String {
     };
     match (scheme, port) {
         (_, "") | (Some("http"), "80") | (Some("https"), "443") => host,
-        // Without a scheme it could be either.
-        (None, "80" | "443") => host,
         (_, port) => format!("{host}:{port}"),
     }
 }
@@ -148,7 +176,7 @@ pub fn unusable_host(pattern: &str) -> Option<&'static str> {
             "its host has letters beyond ASCII, and hosts are compared as they are sent: write it as `xn--…`",
         );
     }
-    if host.starts_with('[') || host.contains('*') {
+    if host.contains('*') {
         return None;
     }
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
@@ -180,6 +208,7 @@ mod tests {
             ("/%u002e%U002E", "/.."),
             ("/%c0%ae%e0%80%ae", "/.."),
             ("/%c0%a52e", "/."),
+            ("/%f0%80%80%ae%f0%80%81%81", "/.A"),
             ("/%uD800", "/%uD800"),
             ("", ""),
         ] {
@@ -270,7 +299,11 @@ mod tests {
             ("http://[2001:DB8::1]/", "http://[2001:db8::1]"),
             ("https://EVIL.example.:443/a", "https://evil.example/a"),
             ("http://evil.example:443/a", "http://evil.example:443/a"),
-            ("evil.example:443/a", "evil.example/a"),
+            ("http://[::FFFF:127.0.0.1]/", "http://127.0.0.1"),
+            ("evil.example:443/a", "evil.example:443/a"),
+            ("https://ev%69l.example/", "https://evil.example"),
+            ("https://evil.example/a.%09./b. .", "https://evil.example/a/b"),
+            ("https://evil.example/a?b+c%2bd", "https://evil.example/a?b c d"),
             ("https://u:p@evil.example/a#b", "https://evil.example/a"),
             (
                 "https://evil.example//%61/;/%2fb;x=1/",
@@ -296,6 +329,28 @@ mod tests {
     }
 
     #[test]
+    fn url_has_forms_with_and_without_scheme_and_default_port() {
+        for (url, expected) in [
+            ("data:,a", &["data:,a"][..]),
+            (
+                "https://h/a?b:c",
+                &["https://h/a?b:c", "h/a?b:c", "https://h:443/a?b:c", "h:443/a?b:c"],
+            ),
+            ("http://h", &["http://h", "h", "http://h:80", "h:80"]),
+            ("http://h?b", &["http://h?b", "h?b", "http://h:80?b", "h:80?b"]),
+            ("http://h:443/a", &["http://h:443/a", "h:443/a"]),
+            (
+                "http://[::1]/a",
+                &["http://[::1]/a", "[::1]/a", "http://[::1]:80/a", "[::1]:80/a"],
+            ),
+            ("http://[::1]:8/a", &["http://[::1]:8/a", "[::1]:8/a"]),
+            ("ftp://h/a", &["ftp://h/a", "h/a"]),
+        ] {
+            assert_eq!(forms(url), expected, "{url}");
+        }
+    }
+
+    #[test]
     fn hosts_that_no_url_has_are_unusable() {
         for (pattern, is_unusable) in [
             ("https://bücher.example/*", true),
@@ -305,7 +360,9 @@ mod tests {
             ("http://2130706433/", true),
             ("http://127.0.0.1:8819/*", false),
             ("http://127.*/", false),
+            ("http://*.0.1/", false),
             ("http://[::1]/", false),
+            ("http://[::ffff:127.0.0.1]:80/", false),
             ("https://example.com./", false),
             ("*bücher*", false),
             ("https://*", false),
