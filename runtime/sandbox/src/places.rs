@@ -400,6 +400,22 @@ mod tests {
     }
 
     #[test]
+    fn url_with_an_upward_step_in_any_reading_may_lead_anywhere() {
+        for (text, plain) in [
+            ("https://a.com/ok/..%2fx", "https://a.com/ok/..%2fx"),
+            ("https://a.com/ok/%252e%252e/x", "https://a.com/ok/../x"),
+            ("https://a.com/ok/..;a/x?b", "https://a.com/ok/..;a/x?b"),
+        ] {
+            let found = of(&json!({ "url": text }), &json!({}), &[]);
+            assert_eq!(
+                (found[0].plain.as_str(), found[0].is_unresolved),
+                (plain, true),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn text_beyond_8_kib_may_lead_anywhere() {
         let long = "https://a.com/".len();
         for (length, is_unresolved) in [(MAX_TEXT, false), (MAX_TEXT + 1, true)] {

@@ -129,6 +129,23 @@ mod tests {
     use crate::policy::LoopPolicy;
     use crate::testing::Script;
 
+    /// A tool that changes files.
+    struct Writer(ToolSpec);
+
+    impl Tool for Writer {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
+            Box::pin(std::future::ready(CallResult::text("")))
+        }
+
+        fn changes_files(&self) -> bool {
+            true
+        }
+    }
+
     #[test]
     fn agent_call_uses_at_most_its_budget() {
         let policy = LoopPolicy {
@@ -147,5 +164,19 @@ mod tests {
             ..RemainingBudget::default()
         };
         assert_eq!(tool.max_use(), most);
+    }
+
+    #[test]
+    fn agent_changes_files_if_one_of_its_tools_does() {
+        let with = |tools: Vec<Arc<dyn Tool>>| Agent::builder(Script::new([])).tools(tools).build().unwrap();
+        let reader = || crate::testing::tool("read", |_| Ok("".into()));
+        let writer = crate::testing::tool("write", |_| Ok("".into())).spec().clone();
+        let inner = with(vec![reader(), Arc::new(Writer(writer))]);
+        for (agent, expected) in [(with(vec![reader()]), false), (inner, true)] {
+            let tool = agent.as_tool("helper", "Helps").unwrap();
+            assert_eq!(tool.changes_files(), expected);
+            let outer = with(vec![tool]).as_tool("outer", "Helps").unwrap();
+            assert_eq!(outer.changes_files(), expected);
+        }
     }
 }

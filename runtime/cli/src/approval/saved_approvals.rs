@@ -360,7 +360,11 @@ mod tests {
         }
         // What is built in varies with places of Toolcell.
         let mut built_in = grants("write=/tmp");
-        built_in.denied.paths.clear();
+        built_in.denied.paths.push(toolcell_core::denial::PathDenial {
+            host: "/tmp/state".into(),
+            uses: toolcell_core::denial::DeniedUse::All,
+            by: "the state of Toolcell `/tmp/state`".into(),
+        });
         assert_eq!(access(&built_in, None), shown);
         assert!(!others.contains(&shown), "{others:?}");
         let saved = SavedApproval {

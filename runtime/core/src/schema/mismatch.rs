@@ -1,6 +1,7 @@
 //! Reasons of mismatches, in words that a model can act on: what would be accepted, and little of what was sent.
 
 use std::fmt::Write as _;
+use std::io;
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
@@ -154,14 +155,23 @@ fn name_of(name: &str) -> String {
     }
 }
 
-/// True if a value has at most [`MAX_SHOWN`] bytes.
+/// True if a value has at most [`MAX_SHOWN`] bytes. Of a longer one no more than that is written.
 fn is_short(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.len() <= MAX_SHOWN,
-        Value::Array(items) if items.len() > MAX_SHOWN => false,
-        Value::Object(map) if map.len() > MAX_SHOWN => false,
-        Value::Array(_) | Value::Object(_) => value.to_string().len() <= MAX_SHOWN,
-        _ => true,
+    serde_json::to_writer(Room(MAX_SHOWN), value).is_ok()
+}
+
+/// Number of bytes that can still be written.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.0.checked_sub(bytes.len());
+        self.0 = left.ok_or(io::ErrorKind::WriteZero)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -218,15 +228,17 @@ mod tests {
 
     #[test]
     fn variant_is_explained_by_its_tag() {
-        let branch = |tag: &str| {
+        let branch = |kind: Value| {
             json!({
                 "type": "object",
-                "properties": {"kind": {"const": tag}, "size": {"type": "integer"}},
+                "properties": {"kind": kind, "size": {"type": "integer"}},
                 "required": ["kind", "size"],
             })
         };
-        for keyword in ["oneOf", "anyOf"] {
-            let schema = json!({keyword: [branch("circle"), branch("square")]});
+        let one = |tag: &str| json!({ "const": tag });
+        let list = |tag: &str| json!({ "enum": [tag] });
+        for (keyword, square) in [("oneOf", one("square")), ("anyOf", list("square"))] {
+            let schema = json!({keyword: [branch(one("circle")), branch(square)]});
             assert_eq!(
                 reason(schema.clone(), &json!({"kind": "square", "size": "x"})),
                 r#"as `kind` "square": at /size: "x" is not of type "integer""#
@@ -236,6 +248,37 @@ mod tests {
                 r#"`kind` "line" is none of "circle", "square""#
             );
             assert!(reason(schema, &json!({"size": 1})).contains("is not valid under any"));
+        }
+    }
+
+    #[test]
+    fn value_of_100_bytes_is_repeated_and_longer_one_is_not() {
+        let fits = json!(["x".repeat(48), "x".repeat(45)]);
+        let long = json!(["x".repeat(48), "x".repeat(46)]);
+        assert_eq!((fits.to_string().len(), long.to_string().len()), (100, 101));
+        let text = |length: usize| json!("x".repeat(length));
+        for (value, is_repeated) in [
+            (fits, true),
+            (long, false),
+            (text(98), true),
+            (text(99), false),
+            (json!({"k": 1}), true),
+            (json!(12.5), true),
+        ] {
+            for schema in [json!({"type": "boolean"}), json!({"enum": [1]})] {
+                let said = reason(schema, &value);
+                assert_eq!(said.contains(&value.to_string()), is_repeated, "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn path_of_2000_bytes_is_told_whole_and_longer_one_is_cut() {
+        let schema = json!({"additionalProperties": {"type": "integer"}});
+        for (length, is_whole) in [(1_999, true), (2_000, false)] {
+            let said = reason(schema.clone(), &json!({"x".repeat(length): "a"}));
+            assert_eq!(said.contains('…'), !is_whole, "{length}");
+            assert!(said.starts_with(&format!("at /{}", "x".repeat(1_999))), "{said}");
         }
     }
 

@@ -467,20 +467,43 @@ mod tests {
         }
     }
 
-    #[test]
-    fn shared_tool_answers_as_the_tool_inside() {
-        let name = ToolName::new("echo").unwrap();
-        assert_eq!(name.as_str(), "echo");
-        let spec = ToolSpec {
-            name,
+    /// A tool that says nothing about itself.
+    struct Plain(ToolSpec);
+
+    impl Tool for Plain {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn call(&self, call: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
+            Box::pin(std::future::ready(CallResult::text(call.id)))
+        }
+    }
+
+    fn spec(name: &str) -> ToolSpec {
+        ToolSpec {
+            name: ToolName::new(name).unwrap(),
             title: None,
             description: String::new(),
             input: Arc::new(Schema::parse(r#"{"type":"object"}"#).unwrap()),
             output: None,
             hints: Hints::default(),
             annotations: BTreeMap::new(),
-        };
-        let tool = Arc::new(Echo(spec));
+        }
+    }
+
+    #[test]
+    fn tool_without_grants_changes_no_files_and_has_no_places() {
+        let tool = Arc::new(Plain(spec("plain")));
+        assert!(!Tool::changes_files(&tool));
+        assert!(Tool::places(&tool, &serde_json::json!({"path": "a"})).is_empty());
+        assert_eq!(Tool::max_use(&tool), RemainingBudget::default());
+    }
+
+    #[test]
+    fn shared_tool_answers_as_the_tool_inside() {
+        let tool = Arc::new(Echo(spec("echo")));
+        assert_eq!(Tool::spec(&tool).name.as_str(), "echo");
         assert_eq!(Tool::spec(&tool).name.to_string(), "echo");
         assert_eq!(Tool::max_use(&tool).fuel, Some(7));
         assert_eq!(Tool::places(&tool, &Value::Null)[0].plain, "null");
