@@ -120,9 +120,9 @@ impl Driver<'_> {
             self.account.clone(),
             self.notes.0.clone(),
         );
-        let machine = &self.inner.machine;
-        if !judged.is_empty() && (machine.approvals.judges_arguments() || !self.inner.hooks.is_empty()) {
-            let (places, tool, arguments) = (machine.places.clone(), tool.clone(), arguments.clone());
+        if !judged.is_empty() {
+            let places = self.inner.machine.places.clone();
+            let (tool, arguments) = (tool.clone(), arguments.clone());
             observer.check_start_by(Box::new(move || {
                 check_places(&judged, &places.of(&tool, &arguments))
             }));

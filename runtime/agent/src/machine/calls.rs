@@ -193,6 +193,7 @@ impl Step<'_> {
             facts.flow,
             approved,
         );
+        let is_judged = judged.is_some() || self.machine.approvals.judges_arguments();
         let check = judged.map_or(Ok(()), |judged| check_places(&judged, &places));
         if let Err(error) = check
             && !matches!(gate, Gate::Shut(_))
@@ -241,7 +242,7 @@ impl Step<'_> {
             id: id.to_owned(),
             tool,
             arguments,
-            places,
+            places: if is_judged { places } else { Vec::new() },
         });
     }
 

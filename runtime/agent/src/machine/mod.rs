@@ -231,7 +231,7 @@ pub enum Effect {
         tool: String,
         /// Arguments, already checked.
         arguments: Value,
-        /// Resolved targets of the arguments when the call was judged.
+        /// Resolved targets of the arguments when rules, hooks or the user judged the call; empty if nothing did.
         places: Vec<ArgumentPlace>,
     },
 }

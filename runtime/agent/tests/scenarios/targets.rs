@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value, json};
+use toolcell_core::event::DataFlow;
 use toolcell_core::{ArgumentPlace, BoxFuture, CallContext, CallResult, PlaceKind, Tool, ToolCall, ToolSpec};
 
 use super::agent;
 use crate::testing::{Say, Script, call, tool};
 use toolcell_agent::TurnReport;
-use toolcell_agent::approval::{ApprovalRule, Approvals, Verdict};
+use toolcell_agent::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, Verdict};
 use toolcell_agent::hook::{CallAnswer, Hook, HookContext, HookFuture, HookSpec, PendingCall};
 
 /// A link that leads elsewhere once it was moved.
@@ -106,12 +107,23 @@ impl Hook for Judge {
     }
 }
 
-async fn run(reader: Arc<Reader>, hooks: Vec<Judge>, rules: Vec<ApprovalRule>) -> TurnReport {
+/// A user who approves every call.
+struct Approving;
+
+impl Approver for Approving {
+    fn decide<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
+        Box::pin(ready(Decision::Approve))
+    }
+}
+
+async fn run(reader: Arc<Reader>, hooks: Vec<Judge>, rules: Vec<ApprovalRule>, flow: DataFlow) -> TurnReport {
     let script = Script::new([call("1", "read", &json!({"path": "/way"})), Say::Text("Done.")]);
-    let mut builder = agent(&script).tool(reader).approvals(Approvals {
+    let approvals = Approvals {
         rules,
         ..Approvals::default()
-    });
+    };
+    let builder = agent(&script).tool(reader).flow("read", flow);
+    let mut builder = builder.approvals(approvals).approver(Arc::new(Approving));
     for hook in hooks {
         builder = builder.hook(Arc::new(hook));
     }
@@ -157,19 +169,33 @@ async fn call_is_refused_if_its_target_changes_while_or_after_hooks_judge() {
             path: *path,
             moves: moves.then(|| link.clone()),
         });
-        let report = run(Reader::new(&link, false), judges.collect(), Vec::new()).await;
+        let report = run(
+            Reader::new(&link, false),
+            judges.collect(),
+            Vec::new(),
+            DataFlow::default(),
+        )
+        .await;
         assert_eq!(was_refused(&report), refused, "{hooks:?}");
     }
 }
 
 #[tokio::test]
-async fn target_is_compared_at_the_start_where_rules_or_hooks_judge() {
+async fn target_is_compared_at_the_start_of_a_call_that_was_judged() {
+    let complete = DataFlow {
+        reads_private: true,
+        untrusted_content: true,
+        can_send_out: true,
+        ..DataFlow::default()
+    };
     let allow = ApprovalRule::tool("*", Verdict::Allow);
-    for (judges, has_rule, refused) in [
-        (0, false, false),
-        (0, true, true),
-        (1, false, true),
-        (1, true, true),
+    for (judges, has_rule, flow, refused) in [
+        (0, false, DataFlow::default(), false),
+        (0, true, DataFlow::default(), true),
+        (1, false, DataFlow::default(), true),
+        (1, true, DataFlow::default(), true),
+        // The user was asked, and saw where the path led.
+        (0, false, complete, true),
     ] {
         let link = Link::default();
         let hooks = (0..judges).map(|_| Judge {
@@ -179,8 +205,8 @@ async fn target_is_compared_at_the_start_where_rules_or_hooks_judge() {
         });
         let rules = has_rule.then(|| allow.clone());
         let reader = Reader::new(&link, true);
-        let report = run(reader, hooks.collect(), rules.into_iter().collect()).await;
-        assert_eq!(was_refused(&report), refused, "{judges} {has_rule}");
+        let report = run(reader, hooks.collect(), rules.into_iter().collect(), flow).await;
+        assert_eq!(was_refused(&report), refused, "{judges} {has_rule} {flow:?}");
         assert!(link.is_moved());
     }
 }
