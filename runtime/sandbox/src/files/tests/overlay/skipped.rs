@@ -185,8 +185,12 @@ fn version_of_a_path_through_a_file_is_nothing() {
     };
     assert_eq!(of("f/x").unwrap(), (Version::Nothing, Version::Nothing));
     assert_eq!(of("good").unwrap(), (Version::Nothing, new));
-    assert_eq!(
-        of(&"n".repeat(300)).unwrap_err().raw_os_error(),
-        Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
-    );
+    let long = "n".repeat(300);
+    for path in [long.clone(), format!("{long}/x")] {
+        assert_eq!(
+            of(&path).unwrap_err().raw_os_error(),
+            Some(rustix::io::Errno::NAMETOOLONG.raw_os_error()),
+            "{path}"
+        );
+    }
 }
