@@ -440,7 +440,7 @@ fn project_file_never_widens() {
       why: in toolcell.toml, line 2, column 12
            │   2 | deadline = "2m"
            │     |            ^^^^
-         - your own configuration allows 1 min
+         - your own configuration allows 60 s
            │ in ~/.config/toolcell/config.toml, line 2, column 12
            │   2 | deadline = "1m"
            │     |            ^^^^
@@ -468,8 +468,8 @@ fn user_can_allow_once_what_project_file_requests() {
 }
 
 #[test]
-fn unknown_keys_and_variables_are_errors_with_suggestion() {
-    let mut user = User::new();
+fn unknown_key_is_error_with_suggestion() {
+    let user = User::new();
     user.configure("[tools.text]\ngrnts = []\n");
     let seen = user.run(&["config", "check"]).ended(3);
     insta::assert_snapshot!(user.plain(&seen.stderr), @r"
@@ -480,13 +480,143 @@ fn unknown_keys_and_variables_are_errors_with_suggestion() {
            │     | ^^^^^
      hint: did you mean `grants`?
     ");
-    user.configure("");
-    user.var("TOOLCELL_MODLE", "x");
-    let seen = user.run(&["config", "check"]).ended(3);
+}
+
+#[test]
+fn unknown_variable_is_warning_with_suggestion() {
+    let mut user = User::new();
+    user.var("TOOLCELL_MODLE", "x").var("TOOLCELL_9", "x");
+    let seen = user.run(&["call", "text_count", r#"{"text":"a"}"#]).ended(0);
     insta::assert_snapshot!(seen.stderr, @r"
-    error: there is no setting `TOOLCELL_MODLE`
-      why: every environment variable that starts with `TOOLCELL_` is a setting
-     hint: did you mean `TOOLCELL_MODEL`?
+    warning: the variable `TOOLCELL_9` has no effect
+    warning: the variable `TOOLCELL_MODLE` has no effect; did you mean `TOOLCELL_MODEL`?
+    ");
+    let seen = user.run(&["completions", "bash"]).ended(0);
+    assert_eq!(seen.stderr, "");
+}
+
+#[test]
+fn null_device_is_empty_configuration_of_the_user() {
+    let mut user = User::new();
+    user.configure("[loop]\nmax_steps = 7\n");
+    let steps = |seen: &Value| seen["settings"]["loop.max_steps"]["value"].clone();
+    let seen = user.run(&["config", "show", "--json"]).ended(0).json();
+    assert_eq!(steps(&seen), "7");
+    let seen = user
+        .run(&["--config", "/dev/null", "config", "show", "--json"])
+        .ended(0);
+    assert_eq!(steps(&seen.json()), "50");
+    user.var("TOOLCELL_CONFIG", "/dev/null");
+    assert_eq!(
+        steps(&user.run(&["config", "show", "--json"]).ended(0).json()),
+        "50"
+    );
+    // Other devices, and a link in a project, are refused as before.
+    let seen = user.run(&["--config", "/dev/zero", "config", "show"]).ended(3);
+    assert!(seen.stderr.contains("/dev/zero"), "{}", seen.stderr);
+    std::os::unix::fs::symlink("/dev/null", user.work().join("toolcell.toml")).unwrap();
+    user.run(&["config", "show"]).ended(3);
+}
+
+#[test]
+fn config_show_lists_every_setting_with_its_origin() {
+    let mut user = User::new();
+    user.configure("[loop]\npreset = \"resilient\"\nconcurrency = 2\n[secrets.k]\nenv = \"K\"\n[prices.m]\ninput = 1\noutput = 2\n");
+    user.file(
+        "toolcell.toml",
+        "[loop]\ncall_timeout = \"9s\"\n[tools.text.limits]\nwall = \"2s\"\n",
+    );
+    user.var("TOOLCELL_DEADLINE", "5m");
+    let shown = user
+        .run(&["config", "show", "--json", "--summarise-at", "9k"])
+        .ended(0)
+        .json();
+    for (key, value, from) in [
+        ("loop.preset", "resilient", "~/.config/toolcell/config.toml:2"),
+        ("loop.concurrency", "2", "~/.config/toolcell/config.toml:3"),
+        ("loop.max_steps", "10", "preset resilient"),
+        ("loop.call_attempts", "2", "preset resilient"),
+        ("loop.call_timeout", "9 s", "toolcell.toml:2"),
+        ("loop.deadline", "300 s", "$TOOLCELL_DEADLINE"),
+        ("context.summarise_at", "9 k", "--summarise-at"),
+        ("context.keep_rounds", "4", "default"),
+        ("secrets.k.env", "K", "~/.config/toolcell/config.toml:4"),
+        ("prices.\"m\".cache_read", "1", "~/.config/toolcell/config.toml:6"),
+        ("tools.text.limits.wall", "2 s", "toolcell.toml:4"),
+        ("tools.text.limits.memory", "256 MiB", "default"),
+        ("tools.memory.enabled", "false", "default"),
+    ] {
+        let expected = serde_json::json!({"value": value, "from": from});
+        assert_eq!(shown["settings"][key], expected, "{key}");
+    }
+    for key in [
+        "provider.model",
+        "budget.calls",
+        "log.dir",
+        "context.max_messages",
+    ] {
+        let expected = serde_json::json!({"value": null, "from": "default"});
+        assert_eq!(shown["settings"][key], expected, "{key}");
+    }
+    // A key selects; `config check` lists the loop, too.
+    let seen = user.run(&["config", "show", "loop.max_steps", "deny"]).ended(2);
+    assert!(
+        seen.stderr.contains("there is no setting `deny`"),
+        "{}",
+        seen.stderr
+    );
+    let shown = user.run(&["config", "show", "loop.max_steps"]).ended(0).stdout;
+    assert_eq!(shown, "loop.max_steps  10  preset resilient\n");
+    assert_eq!(
+        setting(&user, "loop.max_steps"),
+        ("10".into(), "preset resilient".into())
+    );
+}
+
+#[test]
+fn project_lowers_numbers_of_preset_and_chooses_nothing() {
+    let user = User::new();
+    user.configure("[loop]\npreset = \"resilient\"\n");
+    user.file("toolcell.toml", "[loop]\nmax_steps = 11\n");
+    let seen = user.run(&["config", "show"]).ended(3);
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r"
+    error: the project's file raises `loop.max_steps`
+      why: in toolcell.toml, line 2, column 13
+           │   2 | max_steps = 11
+           │     |             ^^
+         - the preset `resilient` sets `loop.max_steps` to 10
+     hint: to allow more once: --max-steps NUMBER
+    ");
+    user.run(&["config", "show", "--max-steps", "11"]).ended(0);
+    user.file("toolcell.toml", "[loop]\nerror_breaker = 0\n");
+    let seen = user.run(&["config", "show"]).ended(3);
+    let hint = "to allow more always: `error_breaker` of `[loop]` in";
+    assert!(seen.stderr.contains(hint), "{}", seen.stderr);
+    user.file("toolcell.toml", "[context]\nmax_messages = 1\n");
+    let seen = user.run(&["config", "show"]).ended(3);
+    assert!(
+        seen.stderr.contains("forget your instructions"),
+        "{}",
+        seen.stderr
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn full_disk_is_no_internal_error() {
+    use std::process::Stdio;
+
+    let user = User::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = user.command(&["config", "show"]);
+    command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(74), "{stderr}");
+    insta::assert_snapshot!(stderr, @r"
+    error: could not write the output
+      why: No space left on device (os error 28)
+     hint: free some space on the disk, and try again
     ");
 }
 

@@ -98,6 +98,9 @@ impl Failure {
     }
 }
 
+/// Hint for a full disk.
+pub(crate) const FREE_SPACE: &str = "free some space on the disk, and try again";
+
 /// Finishes the current line. Wrapped lines are indented to the start of the text.
 fn indented<W: Write>(screen: &mut Screen<W>, text: &Text) -> io::Result<()> {
     screen.hang(INDENTATION);
@@ -126,13 +129,16 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A closed pipe counts as success; any other write error is an internal error.
+/// A closed pipe counts as success; any other write error is one of the output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(Exit::Ok, "the output pipe was closed");
         }
-        Self::new(Exit::Internal, "could not write the output").because(error)
+        let hint = toolcell_store::is_full(&error).then_some(FREE_SPACE);
+        Self::new(Exit::Io, "could not write the output")
+            .because(error)
+            .hints(hint)
     }
 }
 

@@ -13,6 +13,7 @@ Exit codes:
     7   a component could not be loaded
     8   the session was changed elsewhere in the meantime
    70   an internal error of Toolcell
+   74   the output or a file could not be written, such as on a full disk
   130   cancelled";
 
 /// Exit status of the process.
@@ -38,6 +39,8 @@ pub(crate) enum Exit {
     Conflict = 8,
     /// Internal error: `EX_SOFTWARE` of `sysexits.h`.
     Internal = 70,
+    /// Output or storage failed: `EX_IOERR` of `sysexits.h`.
+    Io = 74,
     /// Cancelled by the user: 128 plus the number of SIGINT, as shells report it.
     Cancelled = 130,
 }
@@ -65,6 +68,7 @@ mod tests {
             Exit::Component,
             Exit::Conflict,
             Exit::Internal,
+            Exit::Io,
             Exit::Cancelled,
         ] {
             let code = (exit as u8).to_string();

@@ -11,7 +11,7 @@ use crate::config::file::FlowRule;
 use crate::config::grants::FlagGrant;
 use crate::config::limits::FlagLimit;
 use crate::config::provider::ProviderFlags;
-use crate::config::units::Span;
+use crate::config::turn::{ContextFlags, LoopFlags};
 use crate::config::user_files::because;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -89,17 +89,11 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) system: Option<String>,
 
-    /// Maximum number of model requests in one turn [default: 50].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_steps: Option<u32>,
+    #[command(flatten)]
+    turn: LoopFlags,
 
-    /// Maximum wall time of one turn, such as `90s` or `5m` [default: none].
-    #[arg(long, value_name = "TIME")]
-    deadline: Option<Span>,
-
-    /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient`, `stepwise`.
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
+    #[command(flatten)]
+    context: ContextFlags,
 }
 
 impl AgentFlags {
@@ -118,9 +112,8 @@ impl AgentFlags {
         overrides.budget.clone_from(&self.budget);
         let model = &self.model;
         overrides.provider = model.provider.0.clone();
-        overrides.max_steps = model.max_steps;
-        overrides.deadline = model.deadline.map(|span| span.0);
-        overrides.preset.clone_from(&model.preset);
+        overrides.turn = model.turn.0.clone();
+        overrides.context = model.context.0.clone();
         Ok(())
     }
 }

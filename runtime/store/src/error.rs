@@ -1,7 +1,9 @@
 //! Error of a SQLite file. It is the source of [`StoreError`] and [`KeyValueError`].
 
+use std::error::Error;
 use std::io;
 
+use rusqlite::ErrorCode;
 use toolcell_core::{KeyValueError, StoreError};
 
 /// Error of a SQLite file.
@@ -48,5 +50,48 @@ impl From<SqliteError> for StoreError {
 impl From<SqliteError> for KeyValueError {
     fn from(error: SqliteError) -> Self {
         Self::failed(error)
+    }
+}
+
+/// True if an error, or a cause of it, is a disk without space or a used-up quota.
+pub fn is_full(error: &(dyn Error + 'static)) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    let mut causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    causes.any(|error| {
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let sqlite = error
+            .downcast_ref::<rusqlite::ffi::Error>()
+            .map(|error| error.code);
+        matches!(io, Some(StorageFull | QuotaExceeded)) || sqlite == Some(ErrorCode::DiskFull)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn full_disk_is_known_behind_other_errors() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch("CREATE TABLE t(x); PRAGMA max_page_count = 2;")
+            .unwrap();
+        let full = connection.execute("INSERT INTO t VALUES (zeroblob(100000))", []);
+        let full = SqliteError::from(full.unwrap_err());
+        let absent = SqliteError::from(connection.execute("DELETE FROM absent", []).unwrap_err());
+        assert!(is_full(&full) && is_full(&StoreError::from(full)));
+        assert!(!is_full(&absent) && !is_full(&StoreError::from(absent)));
+        for (kind, expected) in [
+            (io::ErrorKind::StorageFull, true),
+            (io::ErrorKind::QuotaExceeded, true),
+            (io::ErrorKind::PermissionDenied, false),
+        ] {
+            assert_eq!(
+                is_full(&StoreError::failed(SqliteError::Thread(kind.into()))),
+                expected
+            );
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toolcell_agent::budget::Prices;
 
+use crate::config::Sourced;
 use crate::config::budget::SourcedBudget;
 use crate::config::user_files::user_file_shown;
 use crate::environment::Environment;
@@ -17,11 +18,11 @@ use crate::ui::terminal::text;
 /// Returns an error if a cost budget is set and the model has no prices: the budget would never be exhausted.
 pub(crate) fn of_model(
     budget: &SourcedBudget,
-    prices: &BTreeMap<String, Prices>,
+    prices: &BTreeMap<String, Sourced<Prices>>,
     model: &str,
     environment: &Environment,
 ) -> Result<Option<Prices>, Failure> {
-    let known = prices.get(model).copied();
+    let known = prices.get(model).map(|prices| prices.value);
     match budget.get("cost") {
         Some(cost) if known.is_none() => Err(Failure::new(
             Exit::Config,

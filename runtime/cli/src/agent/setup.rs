@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcell_agent::budget::Budget;
-use toolcell_agent::{Agent, AgentBuilder, Approvals, BuildError, LoopPolicy, preset};
+use toolcell_agent::{Agent, AgentBuilder, Approvals, BuildError, LoopPolicy};
 use toolcell_core::{Provider, SessionStore, Tool};
 
 use crate::agent::subagents::SharedRules;
@@ -220,20 +220,10 @@ fn main_agent(
 
 /// Returns the loop policy with the configured settings.
 fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
-    let preset = settings
-        .preset
-        .as_ref()
-        .and_then(|preset| preset::named(&preset.value));
-    let mut policy = preset.unwrap_or_default();
+    let mut policy = settings.turn.policy(&settings.context);
     policy.budget = budget;
     if let Some(reasoning) = settings.provider.reasoning() {
         policy.reasoning = reasoning;
-    }
-    if let Some(steps) = &settings.max_steps {
-        policy.max_steps = steps.value;
-    }
-    if let Some(deadline) = &settings.deadline {
-        policy.deadline_ms = Some(u64::try_from(deadline.value.as_millis()).unwrap_or(u64::MAX));
     }
     policy
 }

@@ -100,6 +100,7 @@ fn one(
         budget: agent.budget.budget(prices),
         ..LoopPolicy::default()
     };
+    settings.turn.apply_shared(&settings.context, &mut policy);
     if let Some(steps) = &agent.max_steps {
         policy.max_steps = steps.value;
     }

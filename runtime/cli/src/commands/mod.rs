@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
-use crate::config::Overrides;
+use crate::config::{Overrides, layers};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::exit;
@@ -84,7 +84,7 @@ enum Command {
     #[command(subcommand)]
     Policy(policy::Policy),
     Lock(lock::Lock),
-    /// Check the configuration.
+    /// Show and check the configuration.
     #[command(subcommand)]
     Config(config::Config),
     Doctor(doctor::Doctor),
@@ -129,23 +129,29 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
             Some(environment.path(path, &environment.cwd))
         });
     let environment = &environment;
+    // Shells run `completions` at each start.
+    if !matches!(cli.command, Command::Completions(_)) {
+        for warning in layers::unknown_variables(environment) {
+            console.note(warning);
+        }
+    }
     let overrides = Overrides {
         config: cli.config,
         ..Overrides::default()
     };
     match cli.command {
-        Command::Run(command) => command.run(overrides, environment, console).await,
-        Command::Chat(command) => command.run(overrides, environment, console).await,
+        Command::Run(command) => Box::pin(command.run(overrides, environment, console)).await,
+        Command::Chat(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Session(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Call(command) => command.run(overrides, environment, console).await,
-        Command::Tool(command) => command.run(overrides, environment, console).await,
+        Command::Tool(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Scratch(command) => command.run(overrides, environment, console),
         Command::Approval(command) => command.run(environment, console),
         Command::Mcp(command) => command.run(overrides, environment, console).await,
         Command::Secret(command) => command.run(environment, console),
         Command::Policy(command) => command.run(overrides, environment, console).await,
         Command::Lock(command) => command.run(overrides, environment, console).await,
-        Command::Config(command) => command.run(overrides, environment, console).await,
+        Command::Config(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Doctor(command) => command.run(overrides, environment, console).await,
         Command::Completions(command) => command.run(Cli::command()),
     }

@@ -169,7 +169,7 @@ impl Session {
         match self {
             Self::List(command) => command.run(&*store, console).await,
             Self::Show(command) => command.run(&*store, console).await,
-            Self::Resume(command) => command.run(store, overrides, environment, console).await,
+            Self::Resume(command) => Box::pin(command.run(store, overrides, environment, console)).await,
             Self::Fork(command) => command.run(&*store).await,
             Self::Export(command) => command.run(&*store, console).await,
             Self::Delete(command) => command.run(&*store, console).await,

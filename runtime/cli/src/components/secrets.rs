@@ -25,7 +25,7 @@ pub(crate) fn read(settings: &Settings, environment: &Environment) -> Result<Sec
     let mut secrets = Secrets::default();
     for (name, table) in &settings.secrets {
         let fail = || Failure::new(Exit::Config, text!("the secret `{}` cannot be used", name));
-        let value = match table {
+        let value = match &table.value {
             SecretTable {
                 env: Some(variable),
                 file: None,
@@ -70,7 +70,7 @@ pub(crate) fn with_keyring(
     let mut secrets = secrets.clone();
     for name in bindings.iter().map(|binding| binding.name.as_str()) {
         let table = settings.secrets.get(name);
-        let Some(account) = table.and_then(|table| table.keyring.as_ref()) else {
+        let Some(account) = table.and_then(|table| table.value.keyring.as_ref()) else {
             continue;
         };
         let place = || format!("the configuration places the secret `{name}` there");

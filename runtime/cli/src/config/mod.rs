@@ -6,6 +6,8 @@
 //! | format of a file, its JSON Schema, parsing | [`mod@file`] |
 //! | merging the layers: hooks, subagents, tools, and what a project's file may narrow | [`mod@layers`] |
 //! | the model provider | [`provider`] |
+//! | the loop of a turn and the context sent to the model | [`turn`] |
+//! | declaration of the settings of a table | [`mod@setting`] |
 //! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
 //! | sizes, durations, counts and money | [`units`] |
 //! | origins of values, and locations in files | [`source`] |
@@ -22,12 +24,14 @@ pub(crate) mod names;
 pub(crate) mod own_directories;
 mod policy;
 pub(crate) mod provider;
+mod setting;
 pub(crate) mod settings;
 pub(crate) mod source;
+pub(crate) mod turn;
 pub(crate) mod units;
 pub(crate) mod user_files;
 
 pub(crate) use layers::load;
 pub(crate) use provider::ProviderSettings;
 pub(crate) use settings::{AgentSettings, ComponentSource, HookSettings, Overrides, Settings, ToolSettings};
-pub(crate) use source::{Origin, Sourced};
+pub(crate) use source::{Origin, Row, Sourced};

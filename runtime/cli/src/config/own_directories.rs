@@ -50,7 +50,7 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
         add(&log.dir.value, DeniedUse::All, "the directory of logs");
     }
     for secret in settings.secrets.values() {
-        if let Some(file) = &secret.file {
+        if let Some(file) = &secret.value.file {
             let path = environment.path(file, &environment.cwd);
             add(&path, DeniedUse::All, "the file of a secret");
         }

@@ -13,6 +13,7 @@ use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{self, FlagLimit, NamedLimit, SourcedLimits};
 use super::provider::ProviderSettings;
 use super::source::{Layer, Origin, Source, Sourced};
+use super::turn::{ContextSettings, LoopSettings};
 use crate::components::builtin::{self, Shipped};
 use crate::config::grants::{self, FlagGrant, ResolvedGrant};
 use crate::environment::Environment;
@@ -31,26 +32,24 @@ pub(crate) struct Settings {
     pub(crate) instructions: Option<Sourced<String>>,
     /// True if models are told the date, the working directory and what their tools can reach.
     pub(crate) tells_environment: Sourced<bool>,
-    /// Maximum number of model requests in one turn; `None` means the default of the loop.
-    pub(crate) max_steps: Option<Sourced<u32>>,
-    /// Maximum wall time of one turn; `None` means unlimited.
-    pub(crate) deadline: Option<Sourced<Duration>>,
+    /// Loop of the main agent.
+    pub(crate) turn: LoopSettings,
+    /// Context of all agents.
+    pub(crate) context: ContextSettings,
     /// Budget of a session.
     pub(crate) budget: SourcedBudget,
     /// Prices of a million tokens, by name of the model.
-    pub(crate) prices: BTreeMap<String, Prices>,
+    pub(crate) prices: BTreeMap<String, Sourced<Prices>>,
     /// Subagents that the main agent can call as tools.
     pub(crate) agents: BTreeMap<String, AgentSettings>,
     /// Log files; `None` means no log.
     pub(crate) log: Option<LogSettings>,
-    /// Preset of the loop.
-    pub(crate) preset: Option<Sourced<String>>,
     /// Approval rules, the project's first.
     pub(crate) rules: Vec<Sourced<RuleTable>>,
     /// Action of the data-flow guard.
     pub(crate) flow: Sourced<FlowRule>,
     /// Sources of the values of secrets.
-    pub(crate) secrets: BTreeMap<String, SecretTable>,
+    pub(crate) secrets: BTreeMap<String, Sourced<SecretTable>>,
     /// All components with a name, built-in and configured.
     pub(crate) tools: BTreeMap<String, ToolSettings>,
     /// Denials for every tool and hook.
@@ -162,14 +161,12 @@ pub(crate) struct Overrides {
     pub(crate) system: Option<String>,
     /// File of these instructions, if they were given as `@FILE`.
     pub(crate) system_file: Option<PathBuf>,
-    /// `--max-steps`
-    pub(crate) max_steps: Option<u32>,
-    /// Deadline given by `--deadline`.
-    pub(crate) deadline: Option<Duration>,
+    /// `--max-steps` and the other flags of the loop.
+    pub(crate) turn: LoopSettings,
+    /// Flags of the context.
+    pub(crate) context: ContextSettings,
     /// Grants given by `--grant`.
     pub(crate) grants: Vec<FlagGrant>,
-    /// Preset given by `--preset`.
-    pub(crate) preset: Option<String>,
     /// Data-flow guard action given by `--flow`.
     pub(crate) flow: Option<FlowRule>,
     /// True if `--dangerous` is given.
@@ -180,11 +177,6 @@ pub(crate) struct Overrides {
     pub(crate) limits: Vec<FlagLimit>,
     /// Budgets given by `--budget`.
     pub(crate) budget: Vec<NamedBudget>,
-}
-
-/// Requests to the model in one turn, where nothing else is set.
-pub(crate) fn default_max_steps() -> u32 {
-    toolcell_agent::LoopPolicy::default().max_steps
 }
 
 impl Settings {

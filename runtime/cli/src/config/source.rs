@@ -39,6 +39,8 @@ pub(crate) struct Source {
 pub(crate) enum Origin {
     /// Built-in default.
     Default,
+    /// Preset of the loop.
+    Preset(&'static str),
     /// Location in a file: a byte range of its text.
     File(Arc<Source>, Range<usize>),
     /// An environment variable.
@@ -54,6 +56,28 @@ pub(crate) struct Sourced<T> {
     pub(crate) value: T,
     /// The origin of the value.
     pub(crate) origin: Origin,
+}
+
+/// An effective setting, as `config show` lists it.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    /// Key in the configuration.
+    pub(crate) key: String,
+    /// Its value as text; `None` means that it is unset and has no default, or unlimited.
+    pub(crate) value: Option<String>,
+    /// Origin of the value.
+    pub(crate) origin: Origin,
+}
+
+impl Row {
+    /// Creates a row with a value.
+    pub(crate) fn new(key: impl Into<String>, value: impl ToString, origin: &Origin) -> Self {
+        Self {
+            key: key.into(),
+            value: Some(value.to_string()),
+            origin: origin.clone(),
+        }
+    }
 }
 
 impl Source {
@@ -152,6 +176,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
+            Self::Preset(name) => write!(f, "preset {name}"),
             Self::File(source, span) => write!(f, "{}:{}", source.shown, source.position(span.start).0),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Flag(flag) => f.write_str(flag),
@@ -232,6 +257,7 @@ mod tests {
                 "in c.toml, line 2",
             ),
             (Origin::Default, None, "default", "from default"),
+            (Origin::Preset("task"), None, "preset task", "from preset task"),
             (Origin::Variable("X"), None, "$X", "from $X"),
             (Origin::Flag("--x"), None, "--x", "from --x"),
         ] {

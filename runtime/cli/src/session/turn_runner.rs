@@ -7,7 +7,7 @@ use toolcell_core::event::{Event, EventSink, TurnOutcome};
 use toolcell_core::{Message, StoreError};
 
 use crate::agent::setup::AgentSetup;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, FREE_SPACE, Failure};
 use crate::ui::escape;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::lines::JsonLines;
@@ -183,6 +183,11 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
             Some("`toolcell session list` lists them".to_owned()),
         ),
         StoreError::Exists { .. } => (Exit::Usage, "the session cannot be used", None),
+        StoreError::Failed { .. } => (
+            Exit::Io,
+            "the session could not be saved or read",
+            toolcell_store::is_full(&error).then(|| FREE_SPACE.to_owned()),
+        ),
         _ => (Exit::Internal, "the session cannot be used", None),
     };
     Failure::new(exit, what).because(error).hints(hint)

@@ -94,7 +94,7 @@ impl ConfiguredComponents {
 pub(crate) fn absent_secrets(settings: &Settings, environment: &Environment) -> Result<Vec<Text>, Failure> {
     let secrets = secrets::read(settings, environment)?;
     let is_in_keyring =
-        |name: &str| (settings.secrets.get(name)).is_some_and(|table| table.keyring.is_some());
+        |name: &str| (settings.secrets.get(name)).is_some_and(|table| table.value.keyring.is_some());
     let hooks = settings.hooks.values().map(|hook| &hook.component);
     let components = settings.tools.values().chain(hooks);
     Ok(components

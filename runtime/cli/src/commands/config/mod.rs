@@ -1,39 +1,41 @@
 //! `toolcell config`: the effective configuration and its checks.
 
 mod configured;
+mod rows;
+mod show;
 
 use std::io;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcell_core::Grant;
 
 use self::configured::{ConfiguredComponents, absent_secrets};
-use crate::agent::{model, setup};
+use self::rows::Detail;
+use crate::agent::setup;
 use crate::config::file::schema;
 use crate::config::layers;
-use crate::config::layers::hooks;
 use crate::config::user_files::{USER_FILE, user_file};
-use crate::config::{self, AgentSettings, Origin, Overrides, Settings, limits};
+use crate::config::{self, Overrides, Row, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
-use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::json::{print_line, print_pretty};
-use crate::ui::terminal::{BAD, FAINT, GOOD, Key, NAME, Name, Shown, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, Name, Shown, Text, WARN, text};
 use anstyle::Style;
 
-/// Check the configuration.
+/// Show and check the configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     Check(Check),
+    Show(Box<show::Show>),
     Prompt(Box<Prompt>),
     Schema(Schema),
 }
 
-/// Read every configuration layer and show the effective settings with their origins.
+/// Read every configuration layer, check it, and show the settings with their origins.
 ///
 /// Components and hooks are loaded as well. Secrets without a value, and approval rules that apply to none of the tools, are
 /// named.
@@ -45,6 +47,7 @@ pub(crate) enum Config {
 Examples:
   toolcell config check
   toolcell config check --json
+  toolcell config show loop
 
 Exit codes:
     0   the configuration can be used
@@ -114,7 +117,8 @@ impl Config {
     ) -> Result<Exit, Failure> {
         match self {
             Self::Check(command) => command.run(overrides, environment, console).await,
-            Self::Prompt(command) => command.run(overrides, environment, console).await,
+            Self::Show(command) => command.run(overrides, environment, console),
+            Self::Prompt(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Schema(_) => {
                 print_pretty(console, &schema::json_schema())?;
                 Ok(Exit::Ok)
@@ -138,18 +142,14 @@ impl Check {
         for hook in settings.hooks.values() {
             hook.component.policy(&settings, environment)?;
         }
-        let rows = rows(&settings, environment);
+        let rows = rows::of(&settings, environment, Detail::Set);
         let absent = absent_denials(&settings, environment);
         let components = ConfiguredComponents::load(&settings, environment, console).await?;
         let unused = components.unused_rules(&settings, environment);
         let secrets = absent_secrets(&settings, environment)?;
         if self.json {
-            let settings: serde_json::Map<String, Value> = rows
-                .into_iter()
-                .map(|(key, value, origin)| (key, json!({ "value": value, "from": origin.to_string() })))
-                .collect();
             let object = json!({
-                "settings": settings,
+                "settings": rows::to_json(&rows),
                 "absent_denials": absent,
                 "absent_secrets": secrets.iter().map(Text::plain).collect::<Vec<_>>(),
                 "unused_rules": unused.iter().map(Text::plain).collect::<Vec<_>>(),
@@ -193,150 +193,7 @@ fn absent_denials(settings: &Settings, environment: &Environment) -> Vec<String>
         .collect()
 }
 
-/// Returns every setting with its value and origin. Defaults of tools are omitted.
-fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, Origin)> {
-    let mut rows = Vec::new();
-    let (name, why) = model::name(&settings.provider, environment);
-    rows.push(("provider.name".to_owned(), name.to_string(), why));
-    for (key, value, origin) in settings.provider.rows() {
-        rows.push((format!("provider.{key}"), value, origin));
-    }
-    if let Some(instructions) = &settings.instructions {
-        rows.push((
-            "agent.instructions".into(),
-            escape::toml(&instructions.value),
-            instructions.origin.clone(),
-        ));
-    }
-    rows.push((
-        "agent.environment".into(),
-        settings.tells_environment.value.to_string(),
-        settings.tells_environment.origin.clone(),
-    ));
-    match &settings.max_steps {
-        Some(steps) => rows.push((
-            "loop.max_steps".into(),
-            steps.value.to_string(),
-            steps.origin.clone(),
-        )),
-        None => rows.push((
-            "loop.max_steps".into(),
-            config::settings::default_max_steps().to_string(),
-            Origin::Default,
-        )),
-    }
-    for (i, line) in settings.deny.iter().enumerate() {
-        rows.push((format!("deny[{i}]"), line.grant.to_string(), line.origin.clone()));
-    }
-    rows.push((
-        "approval.flow".into(),
-        format!("{:?}", settings.flow.value).to_lowercase(),
-        settings.flow.origin.clone(),
-    ));
-    for (i, rule) in settings.rules.iter().enumerate() {
-        rows.push((
-            format!("approval.rules[{i}]"),
-            rule.value.rule(environment).to_string(),
-            rule.origin.clone(),
-        ));
-    }
-    if let Some(deadline) = &settings.deadline {
-        let value = config::units::Span(deadline.value).to_string();
-        rows.push(("loop.deadline".into(), value, deadline.origin.clone()));
-    }
-    for (budget, origin) in settings.budget.all() {
-        let value = config::budget::exactly(budget.name, budget.value);
-        rows.push((format!("budget.{}", budget.name), value, origin.clone()));
-    }
-    if let Some(log) = &settings.log {
-        let retention = match log.retention {
-            Some(time) => config::units::Span(time).to_string(),
-            None => "forever".to_owned(),
-        };
-        let dir = environment.shown(&log.dir.value);
-        rows.push(("log.dir".into(), dir, log.dir.origin.clone()));
-        rows.push(("log.retention".into(), retention, log.retention_origin.clone()));
-    }
-    for agent in settings.agents.values() {
-        agent_rows(agent, &mut rows);
-    }
-    for tool in settings.tools.values() {
-        let key = |what: &str| format!("tools.{}.{what}", tool.name);
-        if let config::ComponentSource::File(path) = &tool.component {
-            rows.push((
-                key("component"),
-                environment.shown(&path.value),
-                path.origin.clone(),
-            ));
-        }
-        if !matches!(tool.enabled.origin, Origin::Default) {
-            rows.push((
-                key("enabled"),
-                tool.enabled.value.to_string(),
-                tool.enabled.origin.clone(),
-            ));
-        }
-        if let Some(only) = &tool.only {
-            let names: Vec<String> = only.value.iter().map(|name| escape::toml(name)).collect();
-            rows.push((
-                key("only"),
-                format!("[{}]", names.join(", ")),
-                only.origin.clone(),
-            ));
-        }
-        for (i, line) in tool.grants.iter().enumerate() {
-            rows.push((
-                key(&format!("grants[{i}]")),
-                line.grant.to_string(),
-                line.origin.clone(),
-            ));
-        }
-        if let Some(dir) = settings.scratch_of(tool) {
-            rows.push((key("scratch"), dir.value, dir.origin));
-        }
-        for (name, origin) in &tool.limits.origins {
-            let value = limits::shown(name, limits::get(&tool.limits.limits, name));
-            rows.push((key(&format!("limits.{name}")), value, origin.clone()));
-        }
-    }
-    for hook in settings.hooks.values() {
-        rows.extend(hooks::rows(hook, environment));
-    }
-    rows
-}
-
-fn agent_rows(agent: &AgentSettings, rows: &mut Vec<(String, String, Origin)>) {
-    let mut add = |what: &str, value: String, origin: &Origin| {
-        rows.push((format!("agents.{}.{what}", agent.name), value, origin.clone()));
-    };
-    let description = &agent.description;
-    add("description", description.value.clone(), &description.origin);
-    if let Some(tools) = &agent.tools {
-        let names: Vec<&str> = tools.iter().map(|tool| tool.value.as_str()).collect();
-        let origin = tools.first().map_or(&agent.origin, |tool| &tool.origin);
-        add("tools", names.join(", "), origin);
-    }
-    if let Some(name) = &agent.provider.name {
-        add("provider.name", name.value.to_string(), &name.origin);
-    }
-    for (key, value, origin) in agent.provider.rows() {
-        add(&format!("provider.{key}"), value, &origin);
-    }
-    if let Some(steps) = &agent.max_steps {
-        add("max_steps", steps.value.to_string(), &steps.origin);
-    }
-    for (budget, origin) in agent.budget.all() {
-        let value = config::budget::exactly(budget.name, budget.value);
-        add(&format!("budget.{}", budget.name), value, origin);
-    }
-}
-
-fn print(
-    s: &mut Streams,
-    settings: &Settings,
-    rows: &[(String, String, Origin)],
-    environment: &Environment,
-) -> io::Result<()> {
+fn print(s: &mut Streams, settings: &Settings, rows: &[Row], environment: &Environment) -> io::Result<()> {
     let out = &mut s.out;
     let user = settings
         .files
@@ -376,24 +233,7 @@ fn print(
     layer("environment", variables, known.into())?;
 
     out.end_line()?;
-    let width = rows
-        .iter()
-        .map(|(key, ..)| key.chars().count())
-        .max()
-        .unwrap_or(0);
-    let value_width = rows
-        .iter()
-        .map(|(_, value, _)| text!("{}", Shown(value)).plain().chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(40);
-    for (key, value, origin) in rows {
-        out.cell(NAME, text!("{}", Key(key)), width)?;
-        out.text("  ")?;
-        out.cell(Style::new(), text!("{}", Shown(value)), value_width)?;
-        out.styled(FAINT, text!("  {}", Shown(&origin.to_string())))?;
-        out.end_line()?;
-    }
+    rows::print(out, rows)?;
     let grants = settings.tools.values().flat_map(|tool| &tool.grants);
     let granted = grants.into_iter().any(|line| !line.grant.is_denial());
     if !granted {

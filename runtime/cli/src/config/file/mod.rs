@@ -14,6 +14,7 @@ use toolcell_core::secret::SecretResponses;
 
 use crate::config::budget::{BudgetTable, PricesTable};
 use crate::config::provider::ProviderTable;
+use crate::config::turn::{ContextTable, LoopTable};
 use crate::config::units::{Bytes, Count, Span};
 
 /// Configuration of Toolcell.
@@ -28,9 +29,11 @@ pub(crate) struct File {
     pub(crate) provider: ProviderTable,
     /// The main agent, as its model is told. Not in a project's file.
     pub(crate) agent: MainAgentTable,
-    /// Limits of one turn.
+    /// How a turn runs. A project's file can lower the numbers that bound its work, and set nothing else.
     #[serde(rename = "loop")]
     pub(crate) turn: LoopTable,
+    /// How much of the conversation the model gets. Not in a project's file.
+    pub(crate) context: ContextTable,
     /// Budget of a session, over all its turns.
     pub(crate) budget: BudgetTable,
     /// Prices of tokens, by name of the model. Not in a project's file.
@@ -44,7 +47,8 @@ pub(crate) struct File {
     /// Calls that need the user's approval.
     pub(crate) approval: ApprovalTable,
     /// Secrets that the host adds to requests of tools. Tools never see them. Not in a project's file.
-    pub(crate) secrets: BTreeMap<String, SecretTable>,
+    #[schemars(with = "BTreeMap<String, SecretTable>")]
+    pub(crate) secrets: BTreeMap<Spanned<String>, SecretTable>,
     /// Denials for every tool and hook, whatever their grants: paths such as `private`, and lines such as
     /// `deny-http=*.example.com` and `deny-keyvalue=NAME`. Relative paths start at the working directory in a user's
     /// file, and at the directory of the file in a project's, which can only add denials.
@@ -89,21 +93,6 @@ pub(crate) struct MainAgentTable {
     /// Tells the model the date, the working directory and what its tools can reach. Defaults to `true`.
     #[schemars(with = "Option<bool>")]
     pub(crate) environment: Option<Spanned<bool>>,
-}
-
-/// Limits of one turn.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct LoopTable {
-    /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient` or `stepwise`. Not in a project's file.
-    #[schemars(with = "Option<String>")]
-    pub(crate) preset: Option<Spanned<String>>,
-    /// Maximum number of model requests in one turn; the last one is made without tools.
-    #[schemars(with = "Option<u32>", range(min = 1))]
-    pub(crate) max_steps: Option<Spanned<u32>>,
-    /// Maximum wall time of one turn, such as `5m`.
-    #[schemars(with = "Option<Span>")]
-    pub(crate) deadline: Option<Spanned<Span>>,
 }
 
 /// Log files of everything that happens: for each session one of all events, as JSON lines, and one of the model's

@@ -53,6 +53,7 @@ pub(crate) fn read(
     let shown = environment.shown(path);
     let text = match toolcell_fs::read_text(path, &rules) {
         Ok(text) => text,
+        Err(_) if layer == Layer::User && is_null_device(path) => String::new(),
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => {
             let fail = Failure::new(
@@ -70,6 +71,12 @@ pub(crate) fn read(
         line_starts: OnceLock::new(),
     };
     parse(source).map(Some)
+}
+
+/// True for `/dev/null` and links to it, the usual name of an empty file.
+fn is_null_device(path: &Path) -> bool {
+    path.canonicalize()
+        .is_ok_and(|path| path == Path::new("/dev/null"))
 }
 
 /// Parses and checks a text.
@@ -512,7 +519,7 @@ mod tests {
                │ in c.toml, line 1, column 2
                │   1 | [mcp]
                │     |  ^^^
-         hint: the keys are `agent`, `agents`, `approval`, `budget`, `deny`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
+         hint: the keys are `agent`, `agents`, `approval`, `budget`, `context`, `deny`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
         ");
     }
 

@@ -8,9 +8,11 @@ use toml::Spanned;
 use crate::config::budget::PricesTable;
 use crate::config::file::{AgentTable, HookTable, LogTable, MainAgentTable, SecretTable, ToolTable};
 use crate::config::provider::ProviderTable;
+use crate::config::setting::{SettingTable as _, Written};
 use crate::config::source::Source;
+use crate::config::turn::PresetName;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::{Text, text};
+use crate::ui::terminal::Text;
 
 pub(super) fn refused(what: impl Into<Text>) -> Failure {
     Failure::new(Exit::Config, what)
@@ -67,21 +69,19 @@ pub(super) fn forbid_log(table: &LogTable, source: &Arc<Source>) -> Result<(), F
 }
 
 pub(super) fn forbid_secrets(
-    secrets: &BTreeMap<String, SecretTable>,
+    secrets: &BTreeMap<Spanned<String>, SecretTable>,
     tools: &BTreeMap<Spanned<String>, ToolTable>,
     source: &Arc<Source>,
 ) -> Result<(), Failure> {
     let binds = tools.iter().find(|(_, table)| !table.secrets.is_empty());
-    if secrets.is_empty() && binds.is_none() {
+    let named = secrets.first_key_value().map(|(name, _)| name);
+    let Some(name) = binds.map(|(name, _)| name).or(named) else {
         return Ok(());
-    }
-    let failure = refused("a project's file cannot name secrets");
-    Err(match binds {
-        Some((name, _)) => failure.why(source.point_at(&name.span())),
-        None => failure.why(text!("`{}` has a table `secrets`", source.shown)),
-    }
-    .why("it could send them anywhere")
-    .hint("move them to your own configuration"))
+    };
+    Err(refused("a project's file cannot name secrets")
+        .why(source.point_at(&name.span()))
+        .why("it could send them anywhere")
+        .hint("move them to your own configuration"))
 }
 
 pub(super) fn forbid_scratch(dir: Option<&Spanned<String>>, source: &Arc<Source>) -> Result<(), Failure> {
@@ -105,7 +105,10 @@ pub(super) fn forbid_hooks(
         .hint("review the component with `toolcell tool inspect`; to use it, move the table to your own configuration"))
 }
 
-pub(super) fn forbid_preset(preset: Option<&Spanned<String>>, source: &Arc<Source>) -> Result<(), Failure> {
+pub(super) fn forbid_preset(
+    preset: Option<&Written<PresetName>>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
     let Some(preset) = preset else { return Ok(()) };
     Err(refused("a project's file cannot choose the preset of the loop")
         .why(source.point_at(&preset.span()))
@@ -135,7 +138,7 @@ mod tests {
 
     /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is
     /// refused.
-    const DECIDED: [(&str, &str, bool); 34] = [
+    const DECIDED: [(&str, &str, bool); 48] = [
         ("agent.environment", "[agent]\nenvironment = true", true),
         ("agent.instructions", "[agent]\ninstructions = \"x\"", true),
         ("agents", "[agents.a]\ndescription = \"d\"", true),
@@ -156,9 +159,27 @@ mod tests {
         ("hooks", "[hooks.h]\ncomponent = \"h.wasm\"", true),
         ("log.dir", "[log]\ndir = \"x\"", true),
         ("log.retention", "[log]\nretention = \"1s\"", true),
+        ("context", "[context]\nkeep_rounds = 9", true),
+        ("loop.all_failed", "[loop]\nall_failed = \"continue\"", true),
+        ("loop.call_attempts", "[loop]\ncall_attempts = 1", false),
+        ("loop.call_timeout", "[loop]\ncall_timeout = \"1s\"", false),
+        ("loop.calls_per_step", "[loop]\ncalls_per_step = \"one\"", true),
+        ("loop.concurrency", "[loop]\nconcurrency = 1", false),
         ("loop.deadline", "[loop]\ndeadline = \"1s\"", false),
+        ("loop.error_breaker", "[loop]\nerror_breaker = 1", false),
+        (
+            "loop.error_visibility",
+            "[loop]\nerror_visibility = \"stored\"",
+            true,
+        ),
         ("loop.max_steps", "[loop]\nmax_steps = 1", false),
+        ("loop.on_limit", "[loop]\non_limit = \"stop\"", true),
         ("loop.preset", "[loop]\npreset = \"stepwise\"", true),
+        ("loop.provider_retries", "[loop]\nprovider_retries = 0", false),
+        ("loop.repeat_stop", "[loop]\nrepeat_stop = 1", false),
+        ("loop.repeat_warn", "[loop]\nrepeat_warn = 1", true),
+        ("loop.result_bytes", "[loop]\nresult_bytes = 1", true),
+        ("loop.retry_pause", "[loop]\nretry_pause = \"1s\"", true),
         ("prices", "[prices.m]\ninput = 1\noutput = 1", true),
         ("provider.model", "[provider]\nmodel = \"m\"", true),
         ("provider", "[provider]\nstrict = true", true),

@@ -5,13 +5,13 @@ mod forbid;
 pub(crate) mod hooks;
 mod project;
 mod tool_table;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use toml::Spanned;
-use toolcell_agent::preset;
 use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
 
@@ -19,37 +19,56 @@ use self::tool_table::{bindings, declare, deny_lines, grant_lines, only, origin}
 use crate::components::builtin;
 use crate::config::budget::{self, SourcedBudget};
 use crate::config::file::parse::{self, Parsed};
-use crate::config::file::{ApprovalTable, File, FlowRule, LogTable, RuleTable};
+use crate::config::file::{ApprovalTable, File, FlowRule, LogTable, RuleTable, SecretTable};
 use crate::config::limits;
 use crate::config::names::TakenNames;
 use crate::config::provider::ProviderSettings;
+use crate::config::setting::SettingSpec;
 use crate::config::settings::{LogSettings, Overrides, Settings, ToolSettings};
 use crate::config::source::{Layer, Origin, Source, Sourced};
-use crate::config::units::Span;
+use crate::config::turn::{ContextSettings, LoopSettings};
 use crate::config::user_files::user_file;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// Name of a project's file.
 pub(crate) const PROJECT_FILE: &str = "toolcell.toml";
 
 /// Every variable that Toolcell reads, and what it sets.
 pub(crate) fn variables() -> Vec<(&'static str, String)> {
-    let provider = ProviderSettings::SPECS
-        .iter()
-        .filter_map(|spec| Some((spec.variable?, format!("provider.{}", spec.key))));
+    let of = |table: &'static str, specs: &'static [SettingSpec]| {
+        let named = specs.iter().filter_map(|spec| Some((spec.variable?, spec.key)));
+        named.map(move |(variable, key)| (variable, format!("{table}.{key}")))
+    };
     let fixed = |name, what: &str| (name, what.to_owned());
     std::iter::once(fixed("TOOLCELL_CONFIG", "the user's configuration file"))
-        .chain(provider)
-        .chain([
-            fixed("TOOLCELL_MAX_STEPS", "loop.max_steps"),
-            fixed("TOOLCELL_DEADLINE", "loop.deadline"),
-            fixed(
-                "TOOLCELL_LOG",
-                "what is logged to standard error, such as `debug`",
-            ),
-        ])
+        .chain(of("provider", ProviderSettings::SPECS))
+        .chain(of("loop", LoopSettings::SPECS))
+        .chain([fixed(
+            "TOOLCELL_LOG",
+            "what is logged to standard error, such as `debug`",
+        )])
+        .collect()
+}
+
+/// Returns a warning for each variable that looks like a setting and is none. It is no error, because other programs and
+/// other versions share the environment.
+pub(crate) fn unknown_variables(environment: &Environment) -> Vec<Text> {
+    const PREFIX: &str = "TOOLCELL_";
+    let known = variables().into_iter();
+    let known: Vec<&str> = known.filter_map(|(name, _)| name.strip_prefix(PREFIX)).collect();
+    let names = environment.names_with_prefix(PREFIX);
+    names
+        .filter_map(|name| name.strip_prefix(PREFIX))
+        .filter(|name| !known.contains(name))
+        .map(|unknown| {
+            let warning = text!("warning: the variable `{}{}` has no effect", PREFIX, unknown);
+            match nearest(unknown, &known).first() {
+                Some(near) => text!("{}; did you mean `{}{}`?", warning, PREFIX, near),
+                None => warning,
+            }
+        })
         .collect()
 }
 
@@ -58,20 +77,18 @@ pub(crate) fn variables() -> Vec<(&'static str, String)> {
 /// # Errors
 /// Returns an error if a file or a variable is invalid, or the project's file widens what the user's file allows.
 pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Settings, Failure> {
-    check_variables(environment)?;
     let mut settings = Settings {
         files: Vec::new(),
         variables: Vec::new(),
         provider: ProviderSettings::default(),
         instructions: None,
         tells_environment: Sourced::default(true),
-        max_steps: None,
-        deadline: None,
+        turn: LoopSettings::default(),
+        context: ContextSettings::default(),
         budget: SourcedBudget::default(),
         prices: BTreeMap::new(),
         agents: BTreeMap::new(),
         log: None,
-        preset: None,
         rules: Vec::new(),
         secrets: BTreeMap::new(),
         flow: Sourced::default(FlowRule::Ask),
@@ -90,7 +107,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         project::apply_project(&mut settings, &project, environment)?;
     }
     apply_variables(&mut settings, environment)?;
-    apply_flags(&mut settings, environment)?;
+    apply_flags(&mut settings, environment);
     Ok(settings)
 }
 
@@ -160,6 +177,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         provider,
         agent,
         turn,
+        context,
         budget,
         prices,
         agents,
@@ -171,7 +189,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         deny,
     } = file;
     settings.deny = deny_lines(deny, source, &environment.cwd);
-    settings.secrets.clone_from(secrets);
+    settings.secrets = named(secrets, SecretTable::clone, source);
     settings.provider = ProviderSettings::of_table(provider, source);
     settings.log = log_settings(log, source, environment);
     set(&mut settings.instructions, agent.instructions.as_ref(), source);
@@ -181,8 +199,8 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
             origin: origin(source, environment),
         };
     }
-    set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
-    set(&mut settings.preset, turn.preset.as_ref(), source);
+    settings.turn = LoopSettings::of_table(turn, source);
+    settings.context = ContextSettings::of_table(context, source);
     settings.rules = rules(approval, source);
     if let Some(flow) = &approval.flow {
         settings.flow = Sourced {
@@ -190,17 +208,10 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
             origin: origin(source, flow),
         };
     }
-    settings.deadline = turn.deadline.as_ref().map(|deadline| Sourced {
-        value: deadline.get_ref().0,
-        origin: origin(source, deadline),
-    });
     for (budget, origin) in budget::of_table(budget, source) {
         settings.budget.set(budget, origin);
     }
-    settings.prices = prices
-        .iter()
-        .map(|(model, table)| (model.get_ref().clone(), budget::prices(table)))
-        .collect();
+    settings.prices = named(prices, budget::prices, source);
     let taken = TakenNames::default();
     for (name, table) in tools {
         let tool = declare(settings, &taken, name, table, source, environment)?;
@@ -230,6 +241,22 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     Ok(())
 }
 
+/// Converts the tables of a name each; their origin is the name.
+fn named<T, V>(
+    tables: &BTreeMap<Spanned<String>, T>,
+    value: impl Fn(&T) -> V,
+    source: &Arc<Source>,
+) -> BTreeMap<String, Sourced<V>> {
+    let named = tables.iter().map(|(name, table)| {
+        let value = Sourced {
+            value: value(table),
+            origin: origin(source, name),
+        };
+        (name.get_ref().clone(), value)
+    });
+    named.collect()
+}
+
 fn log_settings(table: &LogTable, source: &Arc<Source>, environment: &Environment) -> Option<LogSettings> {
     let dir = table.dir.as_ref()?;
     let base = source.path.parent().unwrap_or(&environment.cwd);
@@ -256,63 +283,10 @@ fn set<T: Clone>(setting: &mut Option<Sourced<T>>, value: Option<&Spanned<T>>, s
     }
 }
 
-fn check_preset(preset: Option<&Sourced<String>>) -> Result<(), Failure> {
-    let Some(preset) = preset.filter(|preset| preset::named(&preset.value).is_none()) else {
-        return Ok(());
-    };
-    let fail = Failure::new(Exit::Config, text!("there is no loop preset `{}`", preset.value))
-        .why(preset.origin.point_at());
-    Err(match nearest(&preset.value, &preset::NAMES).first() {
-        Some(near) => fail.hint(text!("did you mean `{}`?", near)),
-        None => fail.hint(text!(
-            "there are {}",
-            preset::NAMES.map(|name| format!("`{name}`")).join(", ")
-        )),
-    })
-}
-
-fn check_variables(environment: &Environment) -> Result<(), Failure> {
-    let known: Vec<&str> = variables().into_iter().map(|(name, _)| name).collect();
-    match environment
-        .names_with_prefix("TOOLCELL_")
-        .find(|name| !known.contains(name))
-    {
-        None => Ok(()),
-        Some(unknown) => {
-            let fail = Failure::new(Exit::Config, text!("there is no setting `{}`", unknown))
-                .why("every environment variable that starts with `TOOLCELL_` is a setting");
-            Err(match nearest(unknown, &known).first() {
-                Some(near) => fail.hint(text!("did you mean `{}`?", near)),
-                None => fail.hint(text!("the variables are {}", known.join(", "))),
-            })
-        }
-    }
-}
-
 fn apply_variables(settings: &mut Settings, environment: &Environment) -> Result<(), Failure> {
-    fn value<T: std::str::FromStr<Err: std::fmt::Display>>(
-        environment: &Environment,
-        name: &'static str,
-    ) -> Result<Option<Sourced<T>>, Failure> {
-        let Some(text) = environment.var(name) else {
-            return Ok(None);
-        };
-        let value = text.parse().map_err(|e: T::Err| {
-            Failure::new(Exit::Config, text!("`{}={}` cannot be used", name, text)).why(e.to_string())
-        })?;
-        Ok(Some(Sourced {
-            value,
-            origin: Origin::Variable(name),
-        }))
-    }
     settings.provider.read_variables(environment)?;
-    settings.max_steps = value(environment, "TOOLCELL_MAX_STEPS")?.or(settings.max_steps.take());
-    settings.deadline = value::<Span>(environment, "TOOLCELL_DEADLINE")?
-        .map(|deadline| Sourced {
-            value: deadline.value.0,
-            origin: deadline.origin,
-        })
-        .or(settings.deadline.take());
+    settings.turn.read_variables(environment)?;
+    settings.context.read_variables(environment)?;
     settings.variables = variables()
         .into_iter()
         .map(|(name, _)| name)
@@ -321,7 +295,7 @@ fn apply_variables(settings: &mut Settings, environment: &Environment) -> Result
     Ok(())
 }
 
-fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(), Failure> {
+fn apply_flags(settings: &mut Settings, environment: &Environment) {
     let Settings {
         provider,
         overrides,
@@ -333,17 +307,10 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     if let Some(system) = &overrides.system {
         settings.instructions = Some(Sourced::flag("--system", system.clone()));
     }
-    if let Some(max_steps) = overrides.max_steps {
-        settings.max_steps = Some(Sourced::flag("--max-steps", max_steps));
-    }
-    if let Some(deadline) = overrides.deadline {
-        settings.deadline = Some(Sourced::flag("--deadline", deadline));
-    }
+    settings.turn.overlay(&overrides.turn);
+    settings.context.overlay(&overrides.context);
     for budget in &overrides.budget {
         settings.budget.set(*budget, Origin::Flag("--budget"));
-    }
-    if let Some(preset) = &overrides.preset {
-        settings.preset = Some(Sourced::flag("--preset", preset.clone()));
     }
     if let Some(flow) = overrides.flow {
         settings.flow = Sourced::flag("--flow", flow);
@@ -355,13 +322,6 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     for hook in hooks.values_mut() {
         hook.component.dangerous = overrides.dangerous;
         hook.component.apply_denials(overrides, environment);
-    }
-    check_preset(settings.preset.as_ref())?;
-    match &settings.max_steps {
-        Some(Sourced { value: 0, origin }) => Err(Failure::new(Exit::Config, "a turn cannot have 0 steps")
-            .why(origin.point_at())
-            .hint("allow at least 1")),
-        _ => Ok(()),
     }
 }
 
@@ -387,45 +347,60 @@ mod tests {
     fn variable_overrides_the_file() {
         let own = "[loop]\nmax_steps = 7\ndeadline = \"7s\"\n";
         let of = |vars| {
-            let settings = load(own, vars).unwrap();
-            let steps = settings.max_steps.unwrap().value;
+            let Settings { turn, variables, .. } = load(own, vars).unwrap();
+            let shown = |key: &str| {
+                turn.rows(&ContextSettings::default())
+                    .into_iter()
+                    .find(|row| row.key == key)
+                    .unwrap()
+            };
             (
-                steps,
-                settings.deadline.unwrap().value.as_secs(),
-                settings.variables,
+                turn.max_steps.as_ref().unwrap().value.0,
+                shown("loop.deadline").value.unwrap(),
+                variables,
             )
         };
-        assert_eq!(of(&[]), (7, 7, vec![]));
+        assert_eq!(of(&[]), (7, "7 s".into(), vec![]));
         let both = [
             ("TOOLCELL_DEADLINE", "3s"),
             ("TOOLCELL_LOG", "debug"),
             ("TOOLCELL_MAX_STEPS", "3"),
         ];
         let names = vec!["TOOLCELL_MAX_STEPS", "TOOLCELL_DEADLINE", "TOOLCELL_LOG"];
-        assert_eq!(of(&both), (3, 3, names));
+        assert_eq!(of(&both), (3, "3 s".into(), names));
     }
 
     #[test]
-    fn unknown_variable_or_unusable_value_is_refused() {
+    fn unusable_value_is_refused_and_unknown_variable_is_not() {
         for (name, value, reason) in [
-            (
-                "TOOLCELL_MAX_STEP",
-                "3",
-                "there is no setting `TOOLCELL_MAX_STEP`",
-            ),
             ("TOOLCELL_MAX_STEPS", "x", "`TOOLCELL_MAX_STEPS=x` cannot be used"),
-            ("TOOLCELL_MAX_STEPS", "0", "a turn cannot have 0 steps"),
+            ("TOOLCELL_MAX_STEPS", "0", "use at least 1"),
             ("TOOLCELL_DEADLINE", "3", "`TOOLCELL_DEADLINE=3` cannot be used"),
         ] {
             let failure = load("", &[(name, value)]).unwrap_err().to_string();
             assert!(failure.contains(reason), "{failure}");
         }
         assert!(load("", &[("TOOLCELL_MAX_STEPS", "1")]).is_ok());
+        let unknown = [
+            ("TOOLCELL_MAX_STEP", "0"),
+            ("TOOLCELL_X", ""),
+            ("TOOLCELL_MAX_STEPS", "1"),
+        ];
+        assert!(load("", &unknown).is_ok());
+        let warnings = unknown_variables(&Environment::for_tests(Path::new("/"), &unknown));
+        let warnings: Vec<String> = warnings.iter().map(Text::plain).collect();
+        assert_eq!(
+            warnings,
+            [
+                "warning: the variable `TOOLCELL_MAX_STEP` has no effect; did you mean `TOOLCELL_MAX_STEPS`?",
+                "warning: the variable `TOOLCELL_X` has no effect",
+            ]
+        );
     }
 
     #[test]
     fn preset_of_the_loop_has_a_known_name() {
-        for name in preset::NAMES {
+        for name in toolcell_agent::preset::NAMES {
             assert!(load(&format!("[loop]\npreset = \"{name}\"\n"), &[]).is_ok());
         }
         let failure = load("[loop]\npreset = \"none\"\n", &[]).unwrap_err().to_string();
@@ -475,6 +450,6 @@ mod tests {
         let mut environment = Environment::for_tests(dir.path(), &[]);
         environment.config_dir = Some(dir.path().to_owned());
         let settings = super::load(&environment, Overrides::default()).unwrap();
-        assert_eq!(settings.max_steps.unwrap().value, 3);
+        assert_eq!(settings.turn.max_steps.unwrap().value.0, 3);
     }
 }

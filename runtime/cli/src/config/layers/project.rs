@@ -11,25 +11,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use toml::Spanned;
 use toolcell_core::Grant;
 
 use super::forbid::{
-    forbid_agent, forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider,
-    forbid_scratch, forbid_secrets, refused,
+    forbid_agent, forbid_agents, forbid_hooks, forbid_log, forbid_prices, forbid_provider, forbid_scratch,
+    forbid_secrets, refused,
 };
 use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
+use super::turn::{forbid_context, narrow_loop};
 use crate::config::budget::{self, NamedBudget};
 use crate::config::file::parse::Parsed;
-use crate::config::file::{ApprovalTable, File, LoopTable, ToolTable};
+use crate::config::file::{ApprovalTable, File, ToolTable};
 use crate::config::grants::ResolvedGrant;
 use crate::config::limits::{self, NamedLimit};
 use crate::config::names::TakenNames;
-use crate::config::settings::{GrantLine, Overrides, Settings, ToolSettings, default_max_steps};
+use crate::config::settings::{GrantLine, Overrides, Settings, ToolSettings};
 use crate::config::source::{Origin, Source, Sourced};
-use crate::config::units::Span;
 use crate::config::user_files::user_file_shown;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -56,6 +55,7 @@ pub(super) fn apply_project(
         provider,
         agent,
         turn,
+        context,
         budget,
         prices,
         agents,
@@ -66,27 +66,17 @@ pub(super) fn apply_project(
         hooks,
         deny,
     } = file;
-    let LoopTable {
-        preset,
-        max_steps,
-        deadline,
-    } = turn;
     forbid_provider(provider, source)?;
     forbid_agent(agent, source)?;
     forbid_agents(agents, source)?;
     forbid_log(log, source)?;
     forbid_secrets(secrets, tools, source)?;
     forbid_hooks(hooks, source)?;
-    forbid_preset(preset.as_ref(), source)?;
+    forbid_context(context, source)?;
     forbid_prices(prices, source)?;
     narrow_approval(settings, approval, source)?;
-    if let Some(steps) = max_steps {
-        narrow_max_steps(settings, *steps.get_ref(), origin(source, steps))?;
-    }
-    if let Some(deadline) = deadline {
-        narrow_deadline(settings, deadline.get_ref().0, origin(source, deadline))?;
-    }
     let user_file = user_file_shown(environment);
+    narrow_loop(settings, turn, source, &user_file)?;
     for (budget, place) in budget::of_table(budget, source) {
         narrow_budget(settings, budget, place, &user_file)?;
     }
@@ -170,39 +160,8 @@ fn narrow_approval(
     Ok(())
 }
 
-fn narrow_max_steps(settings: &mut Settings, steps: u32, place: Origin) -> Result<(), Failure> {
-    let default = Sourced::default(default_max_steps());
-    let allowed = settings.max_steps.as_ref().unwrap_or(&default);
-    if steps > allowed.value && settings.overrides.max_steps.is_none() {
-        let shown = allowed.value.to_string();
-        return Err(raised("loop.max_steps", &place, &shown, &allowed.origin)
-            .hint("to allow more once: --max-steps NUMBER"));
-    }
-    settings.max_steps = Some(Sourced {
-        value: steps,
-        origin: place,
-    });
-    Ok(())
-}
-
-fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -> Result<(), Failure> {
-    if let Some(allowed) = &settings.deadline
-        && deadline > allowed.value
-        && settings.overrides.deadline.is_none()
-    {
-        let shown = Span(allowed.value).to_string();
-        return Err(raised("loop.deadline", &place, &shown, &allowed.origin)
-            .hint("to allow more once: --deadline TIME"));
-    }
-    settings.deadline = Some(Sourced {
-        value: deadline,
-        origin: place,
-    });
-    Ok(())
-}
-
 /// Creates the failure for a number that the project's file raises.
-fn raised(name: &str, place: &Origin, allowed: &str, by: &Origin) -> Failure {
+pub(super) fn raised(name: &str, place: &Origin, allowed: &str, by: &Origin) -> Failure {
     refused(format!("the project's file raises `{name}`"))
         .why(place.point_at())
         .why(allowed_by(name, allowed, by))
@@ -211,6 +170,7 @@ fn raised(name: &str, place: &Origin, allowed: &str, by: &Origin) -> Failure {
 fn allowed_by(name: &str, allowed: &str, by: &Origin) -> String {
     match by {
         Origin::Default => format!("the default of `{name}` is {allowed}"),
+        Origin::Preset(preset) => format!("the preset `{preset}` sets `{name}` to {allowed}"),
         by => format!("your own configuration allows {allowed}\n{}", by.point_at()),
     }
 }
@@ -404,6 +364,7 @@ mod tests {
     use super::*;
     use crate::config;
     use crate::config::file::FlowRule;
+    use crate::config::turn::{Number, Positive};
 
     /// Loads the configuration of a user, the file of a project and flags, in a directory with `docs/a` and `other`.
     fn load(own: &str, project: &str, flag: impl FnOnce(&mut Overrides)) -> Result<Settings, Failure> {
@@ -458,6 +419,44 @@ mod tests {
                 "\"60s\"",
                 "\"61s\"",
             ),
+            // A preset of the user is the base.
+            (
+                "[loop]\npreset = \"resilient\"\n",
+                "[loop]\nmax_steps = @",
+                "10",
+                "11",
+            ),
+            (
+                "[loop]\npreset = \"stepwise\"\n",
+                "[loop]\nmax_steps = @",
+                "100",
+                "101",
+            ),
+            (
+                "[loop]\npreset = \"sequential\"\n",
+                "[loop]\ndeadline = @",
+                "\"300 s\"",
+                "\"301 s\"",
+            ),
+            (
+                "[loop]\npreset = \"task\"\n",
+                "[loop]\nprovider_retries = @",
+                "5",
+                "6",
+            ),
+            ("", "[loop]\nprovider_retries = @", "0", "1"),
+            ("", "[loop]\nconcurrency = @", "8", "9"),
+            ("", "[loop]\ncall_attempts = @", "1", "2"),
+            (
+                "[loop]\ncall_timeout = \"2s\"\n",
+                "[loop]\ncall_timeout = @",
+                "\"2s\"",
+                "\"2001ms\"",
+            ),
+            // 0 is no limit.
+            ("", "[loop]\nerror_breaker = @", "5", "0"),
+            ("", "[loop]\nrepeat_stop = @", "5", "6"),
+            ("[loop]\nrepeat_stop = 0\n", "[loop]\nrepeat_stop = @", "0", "-1"),
             ("[budget]\ncalls = 2\n", "[budget]\ncalls = @", "2", "3"),
             (
                 "[tools.text.limits]\nwall = \"1s\"\n",
@@ -541,8 +540,16 @@ mod tests {
         let own = "[loop]\ndeadline = \"1m\"\n[approval]\nflow = \"ask\"\n";
         let flags = |steps: bool, deadline: bool, flow: bool| {
             load(own, project, |flags| {
-                flags.max_steps = steps.then_some(60);
-                flags.deadline = deadline.then_some(Duration::from_secs(120));
+                let flag = |name| Origin::Flag(name);
+                flags.turn.max_steps = steps.then(|| Sourced {
+                    value: Number(60),
+                    origin: flag("--max-steps"),
+                });
+                let time = Positive::millis(120_000);
+                flags.turn.deadline = deadline.then(|| Sourced {
+                    value: time,
+                    origin: flag("--deadline"),
+                });
                 flags.flow = flow.then_some(FlowRule::Off);
             })
         };
@@ -563,8 +570,8 @@ mod tests {
             |_| {},
         )
         .unwrap();
-        assert_eq!(settings.max_steps.unwrap().value, 3);
-        assert_eq!(settings.deadline.unwrap().value, Duration::from_secs(5));
+        assert_eq!(settings.turn.max_steps.unwrap().value, Number(3));
+        assert_eq!(settings.turn.deadline.unwrap().value, Positive::millis(5_000));
         assert_eq!(settings.flow.value, FlowRule::Refuse);
         assert_eq!(settings.budget.get("calls").unwrap().value, 4);
         // The user's rules come last, and the last one that matches applies.

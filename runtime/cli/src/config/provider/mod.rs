@@ -1,25 +1,23 @@
 //! `[provider]`: the model, its service, and the parameters of every request.
 
 mod name;
-mod setting;
 mod token_command;
 mod value;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use clap::{ArgMatches, Args, Command, FromArgMatches};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolcell_agent::ModelSettings;
 use toolcell_agent::policy::Reasoning;
 
+use super::setting::{Setting, SettingSpec, SettingTable, Written, declare_settings};
 use super::source::{Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 pub(crate) use name::{ProviderName, ToolCalls};
-use setting::{Setting, SettingSpec, Written, declare_settings};
 pub(crate) use token_command::TokenCommand;
 pub(crate) use value::{HeaderValue, Headers, Retries, Seed, StopTexts, Temperature, Timeout, Tokens, TopP};
 
@@ -48,6 +46,9 @@ declare_settings! {
 
     /// Settings of the model provider, with their origins.
     values ProviderSettings;
+
+    /// Flags of the settings that have one.
+    flags ProviderFlags;
 
     /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
     name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
@@ -117,59 +118,7 @@ declare_settings! {
     headers: Headers;
 }
 
-/// Flags of the settings that have one.
-#[derive(Debug, Default)]
-pub(crate) struct ProviderFlags(pub(crate) ProviderSettings);
-
-impl Args for ProviderFlags {
-    fn augment_args(command: Command) -> Command {
-        command.args(ProviderSettings::SPECS.iter().filter_map(SettingSpec::argument))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for ProviderFlags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut flags = Self::default();
-        flags.update_from_arg_matches(matches)?;
-        Ok(flags)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for (spec, setting) in self.0.all_mut() {
-            if let Some(flag) = spec.flag_name()
-                && let Some(text) = matches.get_one::<String>(flag)
-            {
-                setting
-                    .read(text, Origin::Flag(flag))
-                    .map_err(|why| clap::Error::raw(clap::error::ErrorKind::ValueValidation, why))?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl ProviderSettings {
-    /// Sets values from environment variables.
-    ///
-    /// # Errors
-    /// Returns an error if a variable has an invalid value.
-    pub(super) fn read_variables(&mut self, environment: &Environment) -> Result<(), Failure> {
-        for (spec, setting) in self.all_mut() {
-            if let Some(name) = spec.variable
-                && let Some(text) = environment.var(name)
-            {
-                setting.read(text, Origin::Variable(name)).map_err(|why| {
-                    Failure::new(Exit::Config, text!("`{}={}` cannot be used", name, text)).why(why)
-                })?;
-            }
-        }
-        Ok(())
-    }
-
     /// Refuses settings that the provider does not use, because a setting without effect is a mistake. Settings of the
     /// file are ignored if a variable or a flag selects another provider.
     ///
@@ -246,6 +195,8 @@ impl ProviderSettings {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+
     use super::*;
     use crate::config::source::Layer;
     use std::collections::BTreeMap;

@@ -1,17 +1,20 @@
-//! Single declaration of each provider setting, from which its configuration key, JSON Schema, environment variable,
-//! flag and row of `config check` are derived.
+//! Single declaration of each setting of a table, from which its configuration key, JSON Schema, environment variable,
+//! flag and row of `config show` are derived.
 
 use std::fmt::Display;
 use std::ops::Range;
 use std::str::FromStr;
 
-use clap::Arg;
+use clap::{Arg, ArgMatches};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::ProviderName;
-use crate::config::source::{Origin, Sourced};
+use super::provider::ProviderName;
+use super::source::{Origin, Sourced};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
 
 /// A value of a table, with its location in the file.
 #[derive(Debug, Clone, Deserialize)]
@@ -19,11 +22,11 @@ use crate::config::source::{Origin, Sourced};
 pub(crate) struct Written<T>(Spanned<T>);
 
 impl<T: Clone> Written<T> {
-    pub(super) fn value(&self) -> T {
+    pub(in crate::config) fn value(&self) -> T {
         self.0.get_ref().clone()
     }
 
-    pub(super) fn span(&self) -> Range<usize> {
+    pub(in crate::config) fn span(&self) -> Range<usize> {
         self.0.span()
     }
 }
@@ -106,6 +109,43 @@ impl SettingSpec {
             .value_parser(move |text: &str| check(text).map(|()| text.to_owned()));
         Some(argument)
     }
+
+    /// Sets the value from the environment variable, if there is one.
+    ///
+    /// # Errors
+    /// Returns an error if its value is invalid.
+    pub(super) fn read_variable(
+        &self,
+        setting: &mut dyn Setting,
+        environment: &Environment,
+    ) -> Result<(), Failure> {
+        let Some(name) = self.variable else { return Ok(()) };
+        let Some(text) = environment.var(name) else {
+            return Ok(());
+        };
+        let failure = || Failure::new(Exit::Config, text!("`{}={}` cannot be used", name, text));
+        setting
+            .read(text, Origin::Variable(name))
+            .map_err(|why| failure().why(why))
+    }
+
+    /// Sets the value from the flag, if it was given.
+    ///
+    /// # Errors
+    /// Returns an error if its value is invalid.
+    pub(super) fn read_flag(
+        &self,
+        setting: &mut dyn Setting,
+        matches: &ArgMatches,
+    ) -> Result<(), clap::Error> {
+        if let Some(flag) = self.flag_name()
+            && let Some(text) = matches.get_one::<String>(flag)
+        {
+            let invalid = |why| clap::Error::raw(clap::error::ErrorKind::ValueValidation, why);
+            setting.read(text, Origin::Flag(flag)).map_err(invalid)?;
+        }
+        Ok(())
+    }
 }
 
 fn check<T: FromStr<Err: Display>>(text: &str) -> Result<(), String> {
@@ -143,6 +183,12 @@ impl<T: FromStr<Err: Display> + Display> Setting for Option<Sourced<T>> {
     }
 }
 
+/// A table of settings in a file.
+pub(in crate::config) trait SettingTable {
+    /// Returns the location of its first key, or `None` if nothing is set.
+    fn first_key(&self) -> Option<Range<usize>>;
+}
+
 /// Declares the settings of a table: a struct for the file, and one for the values with their origins. The type of a
 /// value is followed by methods of [`SettingSpec`].
 macro_rules! declare_settings {
@@ -151,6 +197,8 @@ macro_rules! declare_settings {
         table $table:ident;
         $(#[doc = $values_doc:literal])+
         values $values:ident;
+        $(#[doc = $flags_doc:literal])+
+        flags $flags:ident;
         $(
             $(#[doc = $doc:literal])+
             $key:ident: $type:ty $(, $method:ident($($argument:expr),*))*;
@@ -162,13 +210,12 @@ macro_rules! declare_settings {
         pub(crate) struct $table {
             $(
                 $(#[doc = $doc])+
-                $key: Option<Written<$type>>,
+                pub(in crate::config) $key: Option<Written<$type>>,
             )+
         }
 
-        impl $table {
-            /// Returns the location of its first key, or `None` if nothing is set.
-            pub(in crate::config) fn first_key(&self) -> Option<Range<usize>> {
+        impl SettingTable for $table {
+            fn first_key(&self) -> Option<Range<usize>> {
                 [$(self.$key.as_ref().map(Written::span)),+]
                     .into_iter()
                     .flatten()
@@ -216,6 +263,40 @@ macro_rules! declare_settings {
 
             fn all_mut(&mut self) -> impl Iterator<Item = (&'static SettingSpec, &mut dyn Setting)> {
                 Self::SPECS.iter().zip([$(&mut self.$key as &mut dyn Setting),+])
+            }
+
+            /// Sets values from environment variables.
+            ///
+            /// # Errors
+            /// Returns an error if a variable has an invalid value.
+            pub(in crate::config) fn read_variables(&mut self, environment: &Environment) -> Result<(), Failure> {
+                self.all_mut().try_for_each(|(spec, setting)| spec.read_variable(setting, environment))
+            }
+        }
+
+        $(#[doc = $flags_doc])+
+        #[derive(Debug, Default)]
+        pub(crate) struct $flags(pub(crate) $values);
+
+        impl clap::Args for $flags {
+            fn augment_args(command: clap::Command) -> clap::Command {
+                command.args($values::SPECS.iter().filter_map(SettingSpec::argument))
+            }
+
+            fn augment_args_for_update(command: clap::Command) -> clap::Command {
+                Self::augment_args(command)
+            }
+        }
+
+        impl clap::FromArgMatches for $flags {
+            fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+                let mut flags = Self::default();
+                flags.update_from_arg_matches(matches)?;
+                Ok(flags)
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+                self.0.all_mut().try_for_each(|(spec, setting)| spec.read_flag(setting, matches))
             }
         }
     };
