@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::probe::Probe;
 use crate::support::cli_user::User;
+use crate::support::model_server::{Answer, ModelServer};
 use crate::support::pty::Terminal;
 
 const RUN: [&str; 10] = [
@@ -279,9 +280,62 @@ fn confusable_names_are_flagged() {
 }
 
 #[test]
+fn words_of_refusal_reach_the_model() {
+    for (answer, words) in [
+        ("no, use b.txt instead", Some("the user says: use b.txt instead")),
+        ("n not now", Some("the user says: not now")),
+        ("no", None),
+    ] {
+        let call = "TOOL_CALL: files_write\nARGUMENTS: {\"path\": \"out.txt\", \"content\": \"x\"}";
+        let server = ModelServer::playing(vec![Answer::chat(call), Answer::chat("Done.")]);
+        let user = hello();
+        let url = server.url("/v1");
+        let flags = [
+            "run",
+            "x",
+            "--tool",
+            "files",
+            "--grant",
+            "write=.",
+            "--tool-calls",
+            "labels",
+        ];
+        let command = [
+            &flags[..],
+            &["--provider", "openai", "--model", "m", "--base-url", &url],
+        ]
+        .concat();
+        let mut terminal = Terminal::start(&user, &command, "xterm", 100, 40);
+        terminal.wait_for("n no, or no and what to do instead");
+        terminal.answer(answer).wait_for("1 call");
+        assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+        assert!(!wrote(&user));
+        let requests = server.requests();
+        let read = requests[1].body["messages"].to_string();
+        assert_eq!(read.contains("the user says"), words.is_some(), "{read}");
+        assert!(
+            read.contains(words.unwrap_or("the user declined this call")),
+            "{read}"
+        );
+    }
+}
+
+#[test]
+fn confirmation_of_an_answer_for_always_takes_no_words() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+    terminal.answer("t").wait_for("never ask about");
+    terminal.answer("no, never").wait_for("not one of the answers");
+    terminal.answer("n").wait_for("wants to run with");
+    terminal.answer("no, never").wait_for("1 call");
+    assert_eq!(terminal.end(), Some(0));
+    assert!(!wrote(&user));
+}
+
+#[test]
 fn early_input_does_not_answer_question() {
     let user = hello();
-    for early in ["y\n", "y\ny\ny\n", "a\ny\n", "yes", "\n"] {
+    for early in ["y\n", "y\ny\ny\n", "a\ny\n", "yes", "\n", "no, use b\n"] {
         let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
         // Nothing stands there yet.
         terminal.keys(early);

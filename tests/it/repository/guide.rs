@@ -3,7 +3,7 @@
 //! Each page is a user of its own with an empty home and an empty working directory, in which its blocks run in order:
 //!
 //! - ```` ```sh ```` by a shell of its own, and ends well; ```` ```sh fails ```` does not.
-//! - ```` ```sh answers y n ```` at a terminal, where these answers are given to its questions.
+//! - ```` ```sh answers y n ```` at a terminal, where these answers are given to its questions. In an answer, `_` is a blank.
 //! - ```` ```text ```` directly after a block of commands is what it prints, where `…` stands for anything in a line.
 //! - ```` ```toml ```` is a configuration of the user, which `toolcell config check` accepts.
 
@@ -47,7 +47,7 @@ fn run(user: &User, block: &Block) -> (String, bool) {
         let (columns, rows) = SIZE;
         let mut terminal = Terminal::start_command(shell(user, &block.text), "dumb", columns, rows);
         for answer in answers.split(' ') {
-            terminal.answer(answer);
+            terminal.answer(&answer.replace('_', " "));
         }
         let code = terminal.finish();
         return (terminal.seen.replace('\r', ""), code == Some(0));

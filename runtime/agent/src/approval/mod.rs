@@ -238,8 +238,9 @@ pub(crate) fn check_places(judged: &[ArgumentPlace], now: &[ArgumentPlace]) -> R
     }
 }
 
-const FLOW_REASON: &str = "with this call the session would have read private data and untrusted content, and be able \
-                           to send data outside";
+/// Reason of the flow guard, for the user and the model.
+const FLOW_REASON: &str = "together with this call, the session reads private data, reads content of others, and can send \
+                           data out, so that instructions hidden in that content could make the model leak the data";
 
 #[cfg(test)]
 mod tests {
@@ -515,10 +516,10 @@ mod tests {
         let gate = |session, tool, approved| approvals.gate("t", (&json!({}), &[]), session, tool, approved);
         assert_eq!(gate(DataFlow::default(), web, None), Gate::Open);
         assert_eq!(gate(web, web, None), Gate::Open);
-        assert!(matches!(
-            gate(web, private, None),
-            Gate::Ask(ApprovalCause::Flow, _)
-        ));
+        let Gate::Ask(ApprovalCause::Flow, reason) = gate(web, private, None) else {
+            panic!("the call is not held");
+        };
+        assert!(reason.starts_with("together with this call, the session reads private data"));
         assert_eq!(gate(web, private, Some(web)), Gate::Open);
         // Approved before the session had touched anything: the user has not seen the present risk.
         assert!(matches!(

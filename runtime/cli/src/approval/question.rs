@@ -16,7 +16,8 @@ use crate::ui::terminal::{Choice, Exhibit, Fact, Own, Question, Shown, Text, tex
 const MAX_PATTERNS: usize = 8;
 
 /// Returns the question about a call: what the tool can access in our words, below exactly what will be executed. Only
-/// questions of rules alone can be answered for always, and only those of saved sessions later (`is_kept`).
+/// questions of rules alone can be answered for always, and only those of saved sessions later (`is_kept`). A refusal may
+/// have words, which the model reads.
 pub(super) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept: bool) -> Question {
     let mut facts: Vec<Fact> = leads(request).map(Fact::Plain).collect();
     facts.extend(known.map(reach).map(Fact::Plain));
@@ -24,7 +25,7 @@ pub(super) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept:
     facts.extend(warnings(findings.unwrap_or_default()));
     facts.extend(lookalikes(request));
     facts.push(Fact::Plain(
-        text!("you are asked because: {}", request.reason).excerpt(MAX_REASON),
+        text!("why you are asked: {}", request.reason).excerpt(MAX_REASON),
     ));
     let mut choices = vec![choice('y', "yes", "once")];
     if request.cause == ApprovalCause::Rule {
@@ -37,13 +38,14 @@ pub(super) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept:
     if is_kept {
         choices.push(choice('l', "later", "later"));
     }
-    choices.push(choice('n', "no", "no"));
+    choices.push(choice('n', "no", "no, or no and what to do instead"));
     Question {
         title: text!("`{}` wants to run with", request.tool),
         exhibit: Some(Exhibit::arguments(&request.arguments)),
         facts,
         choices,
         is_lasting: false,
+        takes_words: true,
     }
 }
 
@@ -86,6 +88,7 @@ pub(super) fn of_scope(request: &ApprovalRequest, scope: &Scope, known: Option<&
             choice('n', "no", "no, ask me again"),
         ],
         is_lasting: true,
+        takes_words: false,
     }
 }
 

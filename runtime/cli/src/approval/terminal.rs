@@ -254,6 +254,10 @@ impl ApproverState {
                 Answer::Key('p') => self
                     .ask_for_patterns(request, asking)?
                     .map(Scope::ArgumentPattern),
+                Answer::Words(words) => {
+                    let reason = Some(format!("the user says: {words}"));
+                    return Ok((Decision::Deny { reason }, None));
+                }
                 Answer::Key(_) => return Ok((Decision::Deny { reason: None }, None)),
                 _ => return Ok((unattended(), None)),
             };

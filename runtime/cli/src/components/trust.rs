@@ -215,6 +215,7 @@ async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, enviro
                 means: "no",
             },
         ],
+        takes_words: false,
         is_lasting: true,
     };
     let console = console.clone();

@@ -19,6 +19,7 @@ pub(crate) mod foreign;
 mod fuzz;
 mod keyboard;
 mod question;
+mod refusal;
 mod screen;
 mod size;
 mod text;

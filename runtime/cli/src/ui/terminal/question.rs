@@ -14,6 +14,7 @@ use unicode_width::UnicodeWidthChar as _;
 use super::exhibit::Exhibit;
 use super::foreign::layout::MIN_COLUMNS;
 use super::keyboard::{Keyboard, resumptions};
+use super::refusal;
 use super::screen::{FAINT, NAME, STRONG, Screen, WARN};
 use super::size::Size;
 use super::text::{Name, Text, text};
@@ -47,6 +48,8 @@ pub(crate) struct Question {
     pub(crate) choices: Vec<Choice>,
     /// True if the answer is persistent, so that it can be given only after [`READING_TIME`].
     pub(crate) is_lasting: bool,
+    /// True if a refusal may have words: `no, use b.txt instead`.
+    pub(crate) takes_words: bool,
 }
 
 /// Layout of the part below the subject.
@@ -103,6 +106,8 @@ enum Prompt {
 pub(crate) enum Answer {
     /// One of the keys.
     Key(char),
+    /// A refusal with words.
+    Words(String),
     /// A line of text.
     Line(String),
     /// No valid answer, or the end of input.
@@ -134,7 +139,16 @@ struct Waiting<'a> {
     screen: &'a mut Screen<Stderr>,
     keeps_typed: bool,
     is_early: bool,
+    /// Columns after the prompt, in which typed characters are shown.
+    room: usize,
     echoed: Vec<char>,
+}
+
+impl Waiting<'_> {
+    /// Columns of the typed characters.
+    fn width(&self) -> usize {
+        self.echoed.iter().filter_map(|c| c.width()).sum()
+    }
 }
 
 impl LineObserver for Waiting<'_> {
@@ -152,18 +166,17 @@ impl LineObserver for Waiting<'_> {
     }
 
     fn echo(&mut self, c: Option<char>) {
-        let room = self.drawn.map_or(0, |(columns, _)| columns / 2);
         let shown = match c {
             // Characters beyond the end of the line are not shown, but are part of the input.
             Some(c) => {
                 self.echoed.push(c);
-                if self.echoed.len() < room {
+                if self.width() < self.room {
                     super::inert_line(&c.to_string())
                 } else {
                     String::new()
                 }
             }
-            None if self.echoed.len() >= room => {
+            None if self.width() >= self.room => {
                 self.echoed.pop();
                 String::new()
             }
@@ -220,6 +233,9 @@ impl<'a> Asking<'a> {
                         Some(digits) => line.trim().strip_suffix(digits.as_str()),
                         None => Some(line.trim()),
                     };
+                    if let Some(words) = answer.and_then(refusal::words).filter(|_| question.takes_words) {
+                        return Ok(Answer::Words(as_text(words.as_bytes())));
+                    }
                     let is_chosen = |choice: &&Choice| {
                         answer.is_some_and(|answer| {
                             answer == choice.word || answer.chars().eq(std::iter::once(choice.key))
@@ -283,6 +299,7 @@ impl<'a> Asking<'a> {
             screen: &mut self.err,
             keeps_typed: self.keeps_typed,
             is_early: false,
+            room: 0,
             echoed: Vec::new(),
         };
         let (before, end) = self.keys.drain(reading, &mut waiting);
@@ -308,6 +325,8 @@ impl<'a> Asking<'a> {
             ),
             (Prompt::Text(prompt), _) => (prompt.into(), Pace::Line),
         };
+        let columns = waiting.drawn.map_or(0, |(columns, _)| columns).max(1);
+        waiting.room = columns - prompt.plain().chars().count() % columns;
         waiting.screen.styled(STRONG, prompt)?;
         waiting.screen.flush()?;
         let typed = self.keys.line(pace, &mut waiting);
