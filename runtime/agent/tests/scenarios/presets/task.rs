@@ -110,6 +110,9 @@ async fn w04_step_limit_after_50_steps_is_the_outcome() {
         (report.outcome, report.steps),
         (TurnOutcome::StepLimit { steps: 50 }, 50)
     );
+    // None of the steps is kept for an answer without tools.
+    let ran = report.calls.iter().filter(|call| call.result.error.is_none());
+    assert_eq!(ran.count(), 50);
     script.assert_played();
 }
 
