@@ -35,14 +35,15 @@ pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<Ar
         paths: MAX_RESOLVED,
         parts: MAX_PARTS,
     };
-    places_in(arguments, schema)
-        .into_iter()
-        .map(|(pointer, kind, text)| match kind {
-            _ if text.len() > MAX_TEXT => unresolved(pointer, kind, &text),
-            PlaceKind::Path => path(pointer, &text, dirs, &mut left),
-            PlaceKind::Url => url(pointer, &text),
-        })
-        .collect()
+    let found = places_in(arguments, schema);
+    // Before the others, so that a question shows it.
+    let rest = (!found.is_complete).then(|| unresolved(String::new(), PlaceKind::Path, ""));
+    let listed = found.places.into_iter().map(|(pointer, kind, text)| match kind {
+        _ if text.len() > MAX_TEXT => unresolved(pointer, kind, text),
+        PlaceKind::Path => path(pointer, text, dirs, &mut left),
+        PlaceKind::Url => url(pointer, text),
+    });
+    rest.into_iter().chain(listed).collect()
 }
 
 /// Numbers of paths, and of their parts, that are still resolved for one call.

@@ -63,7 +63,8 @@ impl<'a> Comparison<'a> {
         }
         let below = |place: &&ArgumentPlace| {
             let rest = place.pointer.strip_prefix(pointer);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            // One without a pointer stands for arguments that are not listed.
+            place.pointer.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let mut below = self.places.iter().filter(below).peekable();
         let path = plain(PlaceKind::Path, pattern);

@@ -203,11 +203,12 @@ impl Approvals {
         if verdict == Verdict::Deny {
             return Gate::Shut(named());
         }
-        let completes = !session.is_complete() && session.union(tool_flow).is_complete();
+        let after = session.union(tool_flow);
+        let completes = after.exposes_more_than(session);
         if completes && self.flow == FlowGuard::Refuse {
             return Gate::Shut(FLOW_REASON.into());
         }
-        let foreseen = approved.is_some_and(|then| then.union(tool_flow).is_complete());
+        let foreseen = approved.is_some_and(|then| !after.exposes_more_than(then.union(tool_flow)));
         if completes && self.flow == FlowGuard::Ask && !foreseen {
             return match verdict {
                 Verdict::Ask => Gate::Ask(
@@ -496,6 +497,20 @@ mod tests {
         assert!(rule.matches("t", &json!({"branch": "topic-1"})));
         assert!(!rule.matches("t", &json!({"branch": "main"})));
         assert!(!rule.matches("t", &json!({})));
+        // One without a pointer stands for all arguments that are not listed.
+        let anywhere = [ArgumentPlace {
+            pointer: String::new(),
+            kind: PlaceKind::Path,
+            plain: String::new(),
+            named: None,
+            real: None,
+            is_unresolved: true,
+        }];
+        let written = json!({"path": "a", "branch": "b"});
+        for (verdict, is_met) in [(Verdict::Allow, false), (Verdict::Ask, true), (Verdict::Deny, true)] {
+            let rule = ApprovalRule::tool("t", verdict).with_argument("/path", "a");
+            assert_eq!(rule.judges("t", &written, &anywhere, None), is_met, "{verdict:?}");
+        }
         // A path in another argument changes nothing.
         let arguments = json!({"branch": "main", "path": "a"});
         assert!(!rule.judges("t", &arguments, &place("/a", "/a"), None));
@@ -527,6 +542,19 @@ mod tests {
             Gate::Ask(ApprovalCause::Flow, _)
         ));
         assert_eq!(gate(web.union(private), private, None), Gate::Open);
+        // What was allowed for the data of a service is not allowed for that of files.
+        let service = DataFlow {
+            reads_service: true,
+            can_send_elsewhere: true,
+            ..web
+        };
+        for approved in [None, Some(web), Some(DataFlow::default())] {
+            assert!(matches!(
+                gate(service, private, approved),
+                Gate::Ask(ApprovalCause::Flow, _)
+            ));
+        }
+        assert_eq!(gate(service, private, Some(service)), Gate::Open);
         let ruled = Approvals {
             rules: vec![ApprovalRule::tool("t", Verdict::Ask)],
             ..Approvals::default()

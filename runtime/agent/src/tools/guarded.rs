@@ -68,7 +68,7 @@ struct Client {
     budget: Arc<ClientBudget>,
     /// Data flow of the calls so far.
     flow: Mutex<DataFlow>,
-    /// Held by one call that can change files, or by several others, if rules judge arguments.
+    /// Held by one call that can change files, or by several others that name some, if rules judge arguments.
     files: RwLock<()>,
 }
 
@@ -114,10 +114,12 @@ impl Tool for Guarded {
         Box::pin(async move {
             let arguments = Value::Object(call.arguments);
             let judges_arguments = self.client.rules.approvals.judges_arguments();
-            let _turn = match (judges_arguments, self.tool.changes_files()) {
-                (false, _) => (None, None),
-                (true, false) => (Some(self.client.files.read().await), None),
-                (true, true) => (None, Some(self.client.files.write().await)),
+            let _turn = match self.tool.changes_files() {
+                _ if !judges_arguments => (None, None),
+                true => (None, Some(self.client.files.write().await)),
+                // No file can lead this call elsewhere: it waits for none that changes files.
+                false if self.tool.places(&arguments).is_empty() => (None, None),
+                false => (Some(self.client.files.read().await), None),
             };
             let judged = match self.admit(&arguments) {
                 Ok(places) => places,
@@ -405,9 +407,9 @@ mod tests {
     #[tokio::test]
     async fn call_whose_target_changes_while_it_waits_is_refused() {
         for (moves, approvals, runs) in [
-            (1, allowing(), false),
+            (2, allowing(), false),
             (0, allowing(), true),
-            (1, Approvals::default(), true),
+            (2, Approvals::default(), true),
         ] {
             let tools = guarded([Moving::new(moves, false) as Arc<dyn Tool>], rules(approvals));
             let result = call(&tools[0], json!({})).await;
@@ -428,6 +430,41 @@ mod tests {
             assert_eq!(tools[0].changes_files(), changes_files);
             let (_, second) = tokio::join!(call(&tools[0], json!({})), call(&tools[0], json!({})));
             assert_eq!(second.content, [Content::text(others)], "{changes_files}");
+        }
+    }
+
+    /// A tool that changes files, and whose calls do not end.
+    struct Endless(ToolSpec);
+
+    impl Tool for Endless {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
+            Box::pin(std::future::pending())
+        }
+
+        fn changes_files(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_that_names_no_file_waits_for_none_that_changes_files() {
+        let endless = Arc::new(Endless(tool("e", |_| Ok("".into())).spec().clone()));
+        let other = Arc::new(tool("o", |_| Ok("ran".into())));
+        let naming = Moving::new(0, false);
+        let tools = guarded([endless as Arc<dyn Tool>, other, naming], rules(allowing()));
+        let others = async {
+            assert_eq!(call(&tools[1], json!({})).await, CallResult::text("ran"));
+            let waits = tokio::time::timeout(std::time::Duration::from_secs(1), call(&tools[2], json!({})));
+            assert!(waits.await.is_err());
+        };
+        tokio::select! {
+            biased;
+            _ = call(&tools[0], json!({})) => unreachable!(),
+            () = others => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! Facts below a question about a call: where its arguments lead, and what is odd about them.
 
+use serde_json::Value;
 use toolcell_agent::ApprovalRequest;
 use toolcell_core::PlaceKind;
 
@@ -22,6 +23,9 @@ const MAX_NAME: usize = 1_000;
 pub(super) fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
     let more = request.places.len().saturating_sub(MAX_REACH);
     let shown = request.places.iter().take(MAX_REACH).map(|place| {
+        if place.pointer.is_empty() {
+            return "there are more paths and URLs than are listed, which may lead anywhere".into();
+        }
         if place.is_unresolved {
             return text!(
                 "{} may lead anywhere: it is too long, incomplete, or one path too many to be resolved",
@@ -51,19 +55,16 @@ pub(super) fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
 pub(super) fn lookalikes(request: &ApprovalRequest) -> Vec<Fact> {
     // A text with blanks or line breaks is not a name.
     let is_name = |text: &str| text.len() <= MAX_NAME && !text.contains([' ', '\n']);
-    let texts = saved_approvals::texts(&request.arguments);
-    let short: Vec<(String, String)> = texts.into_iter().filter(|(_, text)| is_name(text)).collect();
-    let hosts = request.places.iter().filter_map(|place| {
-        let is_shown = short.iter().any(|(pointer, _)| *pointer == place.pointer);
-        (place.kind == PlaceKind::Url && !is_shown)
-            .then(|| (place.pointer.clone(), host(&place.plain).to_owned()))
-    });
-    let hosts: Vec<(String, String)> = hosts.collect();
     let mut facts = Vec::new();
-    for (pointer, text) in short.iter().chain(&hosts) {
-        facts.extend(lookalike(text).map(|found| {
+    let mut number = 0_usize;
+    let mut check = |pointer: &str, text: &str| {
+        let Some(found) = lookalike(text) else {
+            return;
+        };
+        number += 1;
+        if number <= MAX_WARNINGS {
             let (at, text) = (Shown(pointer), Shown(text));
-            Fact::Warning(match found {
+            facts.push(Fact::Warning(match found {
                 Lookalike::MixedScripts => text!("{} mixes letters of several scripts: {}", at, text),
                 Lookalike::LooksLike(other) => {
                     text!("{} is not {}, it only looks like it", at, Shown(&other))
@@ -76,11 +77,21 @@ pub(super) fn lookalikes(request: &ApprovalRequest) -> Vec<Fact> {
                         text
                     )
                 }
-            })
-        }));
+            }));
+        }
+    };
+    saved_approvals::each_text(&request.arguments, |pointer, text| {
+        if is_name(text) {
+            check(pointer, text);
+        }
+    });
+    for place in request.places.iter().filter(|place| place.kind == PlaceKind::Url) {
+        let written = request.arguments.pointer(&place.pointer).and_then(Value::as_str);
+        if !written.is_some_and(is_name) {
+            check(&place.pointer, host(&place.plain));
+        }
     }
-    let more = facts.len().saturating_sub(MAX_WARNINGS);
-    facts.truncate(MAX_WARNINGS);
+    let more = number.saturating_sub(MAX_WARNINGS);
     if more > 0 {
         facts.push(Fact::Warning(text!(
             "and {} more names that look like others",

@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::ui::terminal::{Choice, Exhibit, Fact, Own, Question, Shown, Text, text};
 
 /// Maximum number of strings in the arguments for which a pattern is offered.
-const MAX_PATTERNS: usize = 8;
+pub(super) const MAX_PATTERNS: usize = 8;
 
 /// Returns the question about a call: what the tool can access in our words, below exactly what will be executed. Only
 /// questions of rules alone can be answered for always, and only those of saved sessions later (`is_kept`). A refusal may
@@ -145,7 +145,7 @@ pub(crate) fn of_grant(line: &GrantLine, environment: &Environment) -> Text {
 
 /// True if the arguments contain strings, and not more than can be asked about.
 fn offers_patterns(request: &ApprovalRequest) -> bool {
-    (1..=MAX_PATTERNS).contains(&saved_approvals::texts(&request.arguments).len())
+    saved_approvals::texts(&request.arguments, MAX_PATTERNS).is_some_and(|texts| !texts.is_empty())
 }
 
 #[cfg(test)]

@@ -207,28 +207,46 @@ fn matches(pattern: &str, text: &str) -> bool {
     rule.matches("", &Value::String(text.to_owned()))
 }
 
-/// Returns all strings in the arguments with their JSON Pointers, in document order.
-pub(crate) fn texts(arguments: &Value) -> Vec<(String, String)> {
-    fn walk(value: &Value, at: &str, found: &mut Vec<(String, String)>) {
+/// Returns the strings in the arguments with their JSON Pointers, in document order; `None` if there are more than `most`.
+pub(crate) fn texts(arguments: &Value, most: usize) -> Option<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    let mut number = 0;
+    each_text(arguments, |at, text| {
+        number += 1;
+        if number <= most {
+            found.push((at.to_owned(), text.to_owned()));
+        }
+    });
+    (number <= most).then_some(found)
+}
+
+/// Visits all strings in the arguments with their JSON Pointers, in document order. A pointer repeats the names above its
+/// string, which the model chooses: it is not kept for each.
+pub(crate) fn each_text<'a>(arguments: &'a Value, mut visit: impl FnMut(&str, &'a str)) {
+    fn walk<'a>(value: &'a Value, at: &mut String, visit: &mut dyn FnMut(&str, &'a str)) {
+        let end = at.len();
         match value {
-            Value::String(text) => found.push((at.to_owned(), text.clone())),
+            Value::String(text) => visit(at, text),
             Value::Array(items) => {
                 for (i, item) in items.iter().enumerate() {
-                    walk(item, &format!("{at}/{i}"), found);
+                    at.push('/');
+                    at.push_str(&i.to_string());
+                    walk(item, at, visit);
+                    at.truncate(end);
                 }
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    let name = name.replace('~', "~0").replace('/', "~1");
-                    walk(member, &format!("{at}/{name}"), found);
+                    at.push('/');
+                    at.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                    walk(member, at, visit);
+                    at.truncate(end);
                 }
             }
             _ => {}
         }
     }
-    let mut found = Vec::new();
-    walk(arguments, "", &mut found);
-    found
+    walk(arguments, &mut String::new(), &mut visit);
 }
 
 /// Formats for display: `with any arguments`, `with {"path":"a"}`, `where /path is notes/*`.
@@ -535,7 +553,7 @@ mod tests {
     #[test]
     fn strings_are_found_at_any_depth_with_their_pointers() {
         let arguments = json!({"a": "1", "b/c~d": ["2", {"e": "3"}], "f": 4, "": "5"});
-        let found = texts(&arguments);
+        let found = texts(&arguments, 100).unwrap();
         assert_eq!(found.len(), 4);
         for (pointer, text) in found {
             assert_eq!(arguments.pointer(&pointer).and_then(Value::as_str), Some(&*text));

@@ -40,8 +40,19 @@ impl DataFlow {
     /// Returns `true` if private data can be stolen: with untrusted content, data of files and the environment if it can
     /// be sent out, and data of a service if it can be sent elsewhere.
     pub fn is_complete(self) -> bool {
-        let leaks = self.reads_private && self.can_send_out || self.reads_service && self.can_send_elsewhere;
-        leaks && self.untrusted_content
+        self.exposes_more_than(Self::default())
+    }
+
+    /// Returns `true` if private data can be stolen that could not be before: what a user allowed for the data of a service
+    /// is not allowed for that of files.
+    pub fn exposes_more_than(self, before: Self) -> bool {
+        let exposed = |flow: Self| {
+            let files = flow.reads_private && flow.can_send_out && flow.untrusted_content;
+            let services = flow.reads_service && flow.can_send_elsewhere && flow.untrusted_content;
+            (files, services)
+        };
+        let ((files, services), (files_before, services_before)) = (exposed(self), exposed(before));
+        files && !files_before || services && !services_before
     }
 }
 
@@ -68,6 +79,27 @@ mod tests {
                 flow(bits).is_complete(),
                 leaks && bits & 0b00010 != 0,
                 "{bits:05b}"
+            );
+        }
+    }
+
+    #[test]
+    fn data_of_files_and_of_services_is_exposed_apart() {
+        let (files, services, both) = (flow(0b00111), flow(0b11010), flow(0b11111));
+        for (after, before, exposes_more) in [
+            (files, flow(0), true),
+            (files, flow(0b00011), true),
+            (files, files, false),
+            (both, files, true),
+            (both, services, true),
+            (both, both, false),
+            (services, both, false),
+            (flow(0b01101), flow(0), false),
+        ] {
+            assert_eq!(
+                after.exposes_more_than(before),
+                exposes_more,
+                "{after:?} {before:?}"
             );
         }
     }

@@ -51,7 +51,7 @@ const MAX_SCHEMA_LEVELS: u32 = 8;
 /// A file or URL that an argument refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentPlace {
-    /// Location of the argument, as a JSON Pointer (RFC 6901).
+    /// Location of the argument, as a JSON Pointer (RFC 6901). Empty for all those that are too many to be listed.
     pub pointer: String,
     /// Kind of the place.
     pub kind: PlaceKind,
@@ -126,56 +126,135 @@ impl ArgumentPlace {
     }
 }
 
-/// Returns the arguments that are paths or URLs by schema or name, as pointer, kind and text.
-pub fn places_in(arguments: &Value, schema: &Value) -> Vec<(String, PlaceKind, String)> {
+/// Maximum number of places that are found in the arguments of a call. Hundreds of paths in one call are plausible.
+const MAX_FOUND: usize = 1_024;
+
+/// Maximum size of all their pointers, in bytes. Each repeats the names above its argument, which the model chooses.
+const MAX_POINTERS: usize = 256 << 10;
+
+/// Maximum number of schemas that are read to find them. A schema can refer to itself in many ways.
+const MAX_SCHEMAS: u32 = 100_000;
+
+/// Paths and URLs in the arguments of a call.
+#[derive(Debug)]
+pub struct PlacesFound<'a> {
+    /// Pointer, kind and text of each.
+    pub places: Vec<(String, PlaceKind, &'a str)>,
+    /// False if there are too many, so that some were not found.
+    pub is_complete: bool,
+}
+
+/// Finds the arguments that are paths or URLs by schema or name, in time and memory that are linear in the arguments.
+pub fn places_in<'a>(arguments: &'a Value, schema: &'a Value) -> PlacesFound<'a> {
     let mut search = Search {
         root: schema,
-        found: Vec::new(),
+        pointer: String::new(),
+        pointers: 0,
+        schemas: MAX_SCHEMAS,
+        found: PlacesFound {
+            places: Vec::new(),
+            is_complete: true,
+        },
     };
-    search.value(arguments, Some(schema), "", String::new());
+    let says = search.format(schema, 0);
+    let argument = Argument {
+        schema: Some(schema),
+        says,
+        name: Suggestion::default(),
+    };
+    search.value(arguments, argument);
     search.found
 }
 
 struct Search<'a> {
     root: &'a Value,
-    found: Vec<(String, PlaceKind, String)>,
+    /// Pointer of the value that is looked at.
+    pointer: String,
+    /// Size of the pointers of all that was found.
+    pointers: usize,
+    /// Schemas that may still be read.
+    schemas: u32,
+    found: PlacesFound<'a>,
 }
 
-impl Search<'_> {
-    fn value(&mut self, value: &Value, schema: Option<&Value>, name: &str, pointer: String) {
+/// What is known of a value before it is looked at.
+#[derive(Clone, Copy)]
+struct Argument<'a> {
+    schema: Option<&'a Value>,
+    /// Kind that the schema declares for a text.
+    says: Option<PlaceKind>,
+    name: Suggestion,
+}
+
+/// What the name of an argument suggests. `dirUrl` may be either.
+#[derive(Debug, Clone, Copy, Default)]
+struct Suggestion {
+    is_path: bool,
+    is_url: bool,
+}
+
+impl<'a> Search<'a> {
+    fn value(&mut self, value: &'a Value, argument: Argument<'a>) {
+        if !self.found.is_complete {
+            return;
+        }
+        let end = self.pointer.len();
         match value {
-            Value::String(text) => {
-                let says = schema.and_then(|schema| self.format(schema, 0));
-                let kinds = says.map_or_else(|| kinds_of_name(name, text), |kind| vec![kind]);
-                for kind in kinds {
-                    let text = match kind {
-                        PlaceKind::Path => path_of_file_url(text).unwrap_or(text),
-                        PlaceKind::Url => text,
-                    };
-                    self.found.push((pointer.clone(), kind, text.to_owned()));
-                }
-            }
+            Value::String(text) => match argument.says {
+                Some(kind) => self.add(kind, text),
+                None => argument.name.kinds(text).for_each(|kind| self.add(kind, text)),
+            },
             Value::Array(items) => {
-                let schema = schema.and_then(|schema| self.below(schema, "items", None));
-                let schema = schema.cloned();
+                let schema = argument
+                    .schema
+                    .and_then(|schema| self.below(schema, "items", None, 0));
+                let says = schema.and_then(|schema| self.format(schema, 0));
                 for (i, item) in items.iter().enumerate() {
-                    self.value(item, schema.as_ref(), name, format!("{pointer}/{i}"));
+                    self.pointer.push('/');
+                    self.pointer.push_str(&i.to_string());
+                    self.value(
+                        item,
+                        Argument {
+                            schema,
+                            says,
+                            ..argument
+                        },
+                    );
+                    self.pointer.truncate(end);
                 }
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    let below = schema.and_then(|schema| self.below(schema, "properties", Some(name)));
-                    let below = below.cloned();
-                    let escaped = name.replace('~', "~0").replace('/', "~1");
-                    self.value(member, below.as_ref(), name, format!("{pointer}/{escaped}"));
+                    let schema = argument
+                        .schema
+                        .and_then(|schema| self.below(schema, "properties", Some(name), 0));
+                    let says = schema.and_then(|schema| self.format(schema, 0));
+                    self.pointer.push('/');
+                    self.pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                    let name = Suggestion::of(name);
+                    self.value(member, Argument { schema, says, name });
+                    self.pointer.truncate(end);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
+    fn add(&mut self, kind: PlaceKind, text: &'a str) {
+        self.pointers += self.pointer.len();
+        if self.found.places.len() == MAX_FOUND || self.pointers > MAX_POINTERS {
+            self.found.is_complete = false;
+            return;
+        }
+        let text = match kind {
+            PlaceKind::Path => path_of_file_url(text).unwrap_or(text),
+            PlaceKind::Url => text,
+        };
+        self.found.places.push((self.pointer.clone(), kind, text));
+    }
+
     /// Returns the format that a schema, its references or its alternatives declare for a text.
-    fn format(&self, schema: &Value, level: u32) -> Option<PlaceKind> {
+    fn format(&mut self, schema: &'a Value, level: u32) -> Option<PlaceKind> {
         match schema.get("format").and_then(Value::as_str) {
             Some("path") => return Some(PlaceKind::Path),
             Some("uri" | "uri-reference" | "iri" | "url") => return Some(PlaceKind::Url),
@@ -187,17 +266,13 @@ impl Search<'_> {
     }
 
     /// Returns the schema of the items of a list, or of one property of an object.
-    fn below<'v>(&'v self, schema: &'v Value, keyword: &str, name: Option<&str>) -> Option<&'v Value> {
-        self.below_at(schema, keyword, name, 0)
-    }
-
-    fn below_at<'v>(
-        &'v self,
-        schema: &'v Value,
+    fn below(
+        &mut self,
+        schema: &'a Value,
         keyword: &str,
         name: Option<&str>,
         level: u32,
-    ) -> Option<&'v Value> {
+    ) -> Option<&'a Value> {
         let found = schema.get(keyword);
         let found = match name {
             Some(name) => found.and_then(|properties| properties.get(name)),
@@ -206,12 +281,17 @@ impl Search<'_> {
         found.or_else(|| {
             self.others(schema, level)
                 .into_iter()
-                .find_map(|other| self.below_at(other, keyword, name, level + 1))
+                .find_map(|other| self.below(other, keyword, name, level + 1))
         })
     }
 
-    fn others<'v>(&'v self, schema: &'v Value, level: u32) -> Vec<&'v Value> {
+    fn others(&mut self, schema: &'a Value, level: u32) -> Vec<&'a Value> {
         if level >= MAX_SCHEMA_LEVELS {
+            return Vec::new();
+        }
+        self.schemas = self.schemas.saturating_sub(1);
+        if self.schemas == 0 {
+            self.found.is_complete = false;
             return Vec::new();
         }
         let referred = schema
@@ -224,18 +304,21 @@ impl Search<'_> {
     }
 }
 
-/// Returns what the name of an argument and its text suggest. `dirUrl` may be either, and so may `source` if its text has a
-/// scheme: then it is both, and a rule for one of them applies.
-fn kinds_of_name(name: &str, text: &str) -> Vec<PlaceKind> {
-    let is_url = words(name).iter().any(|word| URL_WORDS.contains(&word.as_str()));
-    let mut kinds = Vec::new();
-    if is_path_name(name) {
-        kinds.push(PlaceKind::Path);
+impl Suggestion {
+    fn of(name: &str) -> Self {
+        Self {
+            is_path: is_path_name(name),
+            is_url: words(name).iter().any(|word| URL_WORDS.contains(&word.as_str())),
+        }
     }
-    if is_url || (!kinds.is_empty() && text.contains("://")) {
-        kinds.push(PlaceKind::Url);
+
+    /// The kinds that a text may be. `source` may also be a URL if its text has a scheme: then it is both, and a rule for one
+    /// of them applies.
+    fn kinds(self, text: &str) -> impl Iterator<Item = PlaceKind> + use<> {
+        let is_url = self.is_url || (self.is_path && text.contains("://"));
+        let path = self.is_path.then_some(PlaceKind::Path);
+        path.into_iter().chain(is_url.then_some(PlaceKind::Url))
     }
-    kinds
 }
 
 /// Returns the path in a `file:` URL (RFC 8089) of this host.
@@ -304,8 +387,10 @@ mod tests {
             "dirUrl": "m", "source": "https://n", "target": "o:p", "file": "FILE://localhost/q", "path_url": "file:r",
         });
         let mut found = places_in(&arguments, &schema);
-        found.sort();
+        assert!(found.is_complete);
+        found.places.sort();
         let shown: Vec<String> = found
+            .places
             .iter()
             .map(|(pointer, kind, text)| format!("{pointer} {kind:?} {text}"))
             .collect();
@@ -380,16 +465,62 @@ mod tests {
         let member = json!({"properties": {"x": {"format": "path"}}});
         for (levels, found) in [(MAX_SCHEMA_LEVELS, 1), (MAX_SCHEMA_LEVELS + 1, 0)] {
             let schema = chain(levels, json!({"format": "path"}));
-            assert_eq!(places_in(&json!("a"), &schema).len(), found, "{levels}");
+            assert_eq!(places_in(&json!("a"), &schema).places.len(), found, "{levels}");
             let schema = chain(levels, member.clone());
-            assert_eq!(places_in(&json!({"x": "a"}), &schema).len(), found, "{levels}");
+            assert_eq!(
+                places_in(&json!({"x": "a"}), &schema).places.len(),
+                found,
+                "{levels}"
+            );
         }
     }
 
     #[test]
     fn schema_that_refers_to_itself_says_nothing() {
         let schema = json!({"$ref": "#"});
-        assert!(places_in(&json!({"x": "a", "y": ["b"]}), &schema).is_empty());
+        assert!(
+            places_in(&json!({"x": "a", "y": ["b"]}), &schema)
+                .places
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn number_and_pointers_of_places_are_limited() {
+        let paths = |number: usize| json!({ "path": vec!["a"; number] });
+        for (arguments, is_complete) in [
+            (paths(MAX_FOUND), true),
+            (paths(MAX_FOUND + 1), false),
+            (
+                json!({ format!("path_{}", "x".repeat(MAX_POINTERS - 6)): "a" }),
+                true,
+            ),
+            (
+                json!({ format!("path_{}", "x".repeat(MAX_POINTERS - 5)): "a" }),
+                false,
+            ),
+            (
+                json!({ format!("path_{}", "x".repeat(1_000)): vec!["a"; 261] }),
+                false,
+            ),
+            // What is no path needs no pointer.
+            (
+                json!({ "x".repeat(2 * MAX_POINTERS): vec!["a"; 10 * MAX_FOUND] }),
+                true,
+            ),
+        ] {
+            let found = places_in(&arguments, &Value::Null);
+            assert_eq!(found.is_complete, is_complete, "{}", found.places.len());
+            assert!(found.places.len() <= MAX_FOUND);
+        }
+    }
+
+    #[test]
+    fn schema_that_refers_to_itself_in_many_ways_is_given_up() {
+        let many = |number: usize| json!({ "anyOf": vec![json!({"$ref": "#"}); number] });
+        // 8 levels: 2 to the power of 8 is little, and 20 to the power of 8 is not.
+        assert!(places_in(&json!({"x": "a"}), &many(1)).is_complete);
+        assert!(!places_in(&json!({"x": "a"}), &many(20)).is_complete);
     }
 
     #[test]
