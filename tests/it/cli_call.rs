@@ -56,7 +56,7 @@ fn missing_grant_shows_user_what_would_allow_it() {
     assert_eq!(seen.stdout, "");
     insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
     error: call to `text_count` failed
-      why: `a.md` does not exist: no files are granted to this tool
+      why: │ `a.md` does not exist: no files are granted to this tool
      hint: no directory is granted to it; if it needs files here, allow it with --grant text:read=.
            │ or, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
     "#);

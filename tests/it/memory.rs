@@ -132,7 +132,7 @@ fn without_grant_nothing_is_stored_and_hint_allows_it() {
     assert_eq!(seen.stdout, "");
     insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
     error: call to `memory_store` failed
-      why: not allowed: the bucket `memory` is not granted to this tool
+      why: │ not allowed: the bucket `memory` is not granted to this tool
      hint: allow it with --grant memory:keyvalue=memory
            │ or, in ~/.config/toolcell/config.toml: [tools.memory] grants = ["keyvalue=memory"]
     "#);

@@ -72,7 +72,10 @@ fn url(pointer: String, text: &str) -> ArgumentPlace {
     let plain = match Target::parse(url.as_str()) {
         // Some servers read an upward step in such a path, which then leads anywhere.
         Ok(target) if climbs(&target.path) => {
-            return unresolved(pointer, PlaceKind::Url, &canonical(&target));
+            return ArgumentPlace {
+                real: Some(format!("{}://{}/", target.scheme, target.authority())),
+                ..unresolved(pointer, PlaceKind::Url, &canonical(&target))
+            };
         }
         Ok(target) => canonical(&target),
         // Not for the network, such as `data:`.
@@ -361,6 +364,24 @@ mod tests {
             assert_eq!(found[0].named, at(named), "{text}");
             assert_eq!(found[0].real, at(real), "{text}");
         }
+    }
+
+    #[test]
+    fn places_that_are_too_many_are_one_that_may_lead_anywhere() {
+        for (number, first) in [(1_024, ("/path/0", false)), (1_025, ("", true))] {
+            let found = of(&json!({ "path": vec!["a"; number] }), &json!({}), &[]);
+            assert_eq!((found[0].pointer.as_str(), found[0].is_unresolved), first);
+            assert_eq!(found.len(), 1_024 + usize::from(first.1));
+        }
+    }
+
+    #[test]
+    fn origin_of_a_url_that_may_climb_is_known() {
+        let text = format!("https://github.com{}.evil.example/..%2fx", ".a".repeat(100));
+        let found = of(&json!({ "url": text }), &json!({}), &[]);
+        let origin = format!("https://github.com{}.evil.example/", ".a".repeat(100));
+        assert!(found[0].is_unresolved);
+        assert_eq!(found[0].real.as_deref(), Some(origin.as_str()));
     }
 
     #[test]

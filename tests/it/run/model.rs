@@ -267,7 +267,7 @@ fn vertex_reports_missing_setting() {
     insta::assert_snapshot!(error(&user, &seen.stderr), @r"
     error: request to provider `vertex` failed
       why: the API key was not accepted
-         - `sh -c echo log in first >&2; exit 1` printed no access token: exit status: 1: log in first
+         - │ `sh -c echo log in first >&2; exit 1` printed no access token: exit status: 1: log in first
      hint: check the access token, of `[provider] token_command` or GOOGLE_OAUTH_ACCESS_TOKEN
     ");
 }

@@ -108,7 +108,10 @@ impl<'a> Comparison<'a> {
         let (pattern, url) = (url_reading::folded(pattern), url_reading::folded(url));
         let (_, rest) = pattern.split_once("://").unwrap_or(("", &pattern));
         let is_origin = !rest.contains(['/', '?']);
-        url_reading::forms(&url).iter().any(|url| {
+        let in_unicode = with_host_in_unicode(&url);
+        let mut forms = url_reading::forms(&url);
+        forms.extend(in_unicode.iter().flat_map(|url| url_reading::forms(url)));
+        forms.iter().any(|url| {
             meets(&pattern, url)
                 || (is_origin && (meets(&format!("{pattern}/*"), url) || meets(&format!("{pattern}?*"), url)))
         })
@@ -129,6 +132,18 @@ impl<'a> Comparison<'a> {
         });
         fits(&text)
     }
+}
+
+/// Returns a URL with the letters of its host in place of their encoding (RFC 5891); `None` if there is none.
+fn with_host_in_unicode(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (host, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+    if !host.contains("xn--") {
+        return None;
+    }
+    let (host, _) = idna::domain_to_unicode(host);
+    Some(format!("{scheme}://{host}{port}{rest}"))
 }
 
 /// The directory of a pattern for everything in it: `private` of `private/*` and `private/**`. Who reads or changes a
@@ -173,6 +188,9 @@ fn is_path_allowed(wanted: &str, path: &str, fits: impl Fn(&str, &str) -> bool) 
     let (path, query) = path
         .split_once('?')
         .map_or((path, None), |(path, query)| (path, Some(query)));
+    if !matches!(wanted, "*" | "/*") && url_reading::is_ambiguous(path) {
+        return false;
+    }
     match wanted.split_once('?') {
         Some((wanted, wanted_query)) => fits(wanted, path) && fits(wanted_query, query.unwrap_or_default()),
         None => fits(wanted, path) && (query.is_none() || wanted.ends_with('*')),
@@ -217,6 +235,50 @@ mod tests {
         let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/text", "a*b*a");
         assert!((0..100).all(|_| !call.is_judged_by(&rule)));
         assert_eq!(call.texts.borrow().len(), 1);
+    }
+
+    #[test]
+    fn pattern_that_allows_holds_for_no_ambiguous_path() {
+        for (pattern, url, is_allowed) in [
+            ("http://h/*.json", "http://h/a.json", true),
+            ("http://h/*.json", "http://h/delete;.json", false),
+            ("http://h/*.json", "http://h/delete%3f.json", false),
+            ("http://h/ok/*", "http://h/ok/%e6%97%a5", true),
+            ("http://h/ok/*", "http://h/ok/..%c2%a0/x", false),
+            // It says nothing about the path.
+            ("http://h/*", "http://h/delete;.json", true),
+            ("http://h*", "http://h/delete;.json", true),
+        ] {
+            assert_eq!(
+                in_parts(PlaceKind::Url, pattern, url, matches),
+                is_allowed,
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn rule_that_denies_meets_a_host_in_unicode() {
+        let url = "https://xn--bcher-kva.example/a";
+        let arguments = json!({ "url": url });
+        let place = [ArgumentPlace {
+            pointer: "/url".into(),
+            kind: PlaceKind::Url,
+            plain: url.into(),
+            named: None,
+            real: None,
+            is_unresolved: false,
+        }];
+        for (pattern, is_met) in [
+            ("*bücher*", true),
+            ("bücher.example/*", true),
+            ("BÜCHER.example", true),
+            ("xn--bcher-kva.example", true),
+            ("bucher.example", false),
+        ] {
+            let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/url", pattern);
+            assert_eq!(rule.judges("t", &arguments, &place, None), is_met, "{pattern}");
+        }
     }
 
     #[test]

@@ -507,7 +507,11 @@ mod tests {
             is_unresolved: true,
         }];
         let written = json!({"path": "a", "branch": "b"});
-        for (verdict, is_met) in [(Verdict::Allow, false), (Verdict::Ask, true), (Verdict::Deny, true)] {
+        for (verdict, is_met) in [
+            (Verdict::Allow, false),
+            (Verdict::Ask, true),
+            (Verdict::Deny, true),
+        ] {
             let rule = ApprovalRule::tool("t", verdict).with_argument("/path", "a");
             assert_eq!(rule.judges("t", &written, &anywhere, None), is_met, "{verdict:?}");
         }

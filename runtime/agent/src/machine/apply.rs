@@ -171,6 +171,10 @@ impl LoopState {
             self.messages.push(Arc::new(message.clone()));
         }
         self.turns += 1;
+        // What is attached to a text is a file of the user, or was read by a program of the user.
+        if matches!(message, Message::User { content } if content.len() > 1) {
+            self.flow.reads_private = true;
+        }
         self.turn = Some(Turn {
             prompt: message.text(),
             ..Turn::default()

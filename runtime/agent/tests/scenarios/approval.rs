@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{DataFlow, TurnOutcome};
 use toolcell_core::{
-    ArgumentPlace, BoxFuture, CallContext, CallResult, Event, Message, PlaceKind, Tool, ToolCall, ToolSpec,
+    ArgumentPlace, BoxFuture, CallContext, CallResult, Content, Event, Message, PlaceKind, Tool, ToolCall,
+    ToolSpec,
 };
 
 use super::{RecordedEvents, agent, timeless};
@@ -317,6 +318,37 @@ async fn call_that_could_leak_private_data_needs_one_approval() {
         _ => None,
     });
     assert_eq!(last, Some(("2", true)));
+}
+
+#[tokio::test]
+async fn attached_file_counts_as_private_data() {
+    for (content, asked) in [
+        (vec![Content::text("Go")], 0),
+        (
+            vec![Content::text("Go"), Content::text("Attached file `key`: …")],
+            1,
+        ),
+    ] {
+        let script = Script::new([call("1", "web", &json!({})), Say::Text("Done.")]);
+        let (web, _) = counted("web");
+        let user = user(Decision::Approve);
+        let outside = DataFlow {
+            untrusted_content: true,
+            can_send_out: true,
+            ..DataFlow::default()
+        };
+        let agent = agent(&script)
+            .tools([web])
+            .flow("web", outside)
+            .approver(user.clone())
+            .build()
+            .unwrap();
+        let mut session = agent.session();
+        let message = Message::User { content };
+        let run = session.run(message, &NullSink, CancellationToken::new());
+        run.await.unwrap();
+        assert_eq!(user.asked.lock().unwrap().len(), asked);
+    }
 }
 
 #[tokio::test]

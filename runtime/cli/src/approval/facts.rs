@@ -26,6 +26,13 @@ pub(super) fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
         if place.pointer.is_empty() {
             return "there are more paths and URLs than are listed, which may lead anywhere".into();
         }
+        if let (true, PlaceKind::Url, Some(origin)) = (place.is_unresolved, place.kind, &place.real) {
+            return text!(
+                "{} leads to {}, and anywhere there: servers differ in how they read its path",
+                Shown(&place.pointer),
+                ShownUrl(origin)
+            );
+        }
         if place.is_unresolved {
             return text!(
                 "{} may lead anywhere: it is too long, incomplete, or one path too many to be resolved",

@@ -187,7 +187,9 @@ impl ApproverState {
     ) -> io::Result<Option<ArgumentPattern>> {
         asking.say("  `*` matches any characters; an empty line keeps the text unchanged")?;
         let mut patterns = BTreeMap::new();
-        for (pointer, text) in saved_approvals::texts(&request.arguments, question::MAX_PATTERNS).unwrap_or_default() {
+        for (pointer, text) in
+            saved_approvals::texts(&request.arguments, question::MAX_PATTERNS).unwrap_or_default()
+        {
             let now = Value::String(shortened(&text)).to_string();
             loop {
                 let question = text!("  for {}, now {}", Shown(&pointer), Shown(&now));

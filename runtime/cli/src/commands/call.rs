@@ -22,7 +22,7 @@ use crate::ui::hints::AllowHints;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, content, receipt};
-use crate::ui::terminal::{FAINT, text};
+use crate::ui::terminal::{FAINT, Text, text};
 
 /// Call one tool once, without a model.
 #[derive(Debug, Args)]
@@ -191,6 +191,7 @@ fn end(
     console: &Console,
 ) -> Result<Exit, Failure> {
     let name = tool.spec().name.as_str();
+    let has_run = result.receipt.is_some();
     let receipt = result.receipt.unwrap_or_default();
     let Some(error) = result.error else {
         for hint in hints.of(name, &receipt, None) {
@@ -209,8 +210,21 @@ fn end(
         ToolError::Host { .. } => Exit::Internal,
         _ => Exit::Failed,
     };
+    // Only a call that ran has words of the tool.
+    let has_words_of_the_tool = has_run
+        && matches!(
+            error,
+            ToolError::InvalidArguments { .. }
+                | ToolError::Denied { .. }
+                | ToolError::Unavailable { .. }
+                | ToolError::Failed { .. }
+        );
+    let why = match has_words_of_the_tool {
+        true => Text::of_others(error.to_string()),
+        false => error.to_string().into(),
+    };
     let mut failure = Failure::new(exit, text!("call to `{}` failed", name))
-        .why(error.to_string())
+        .why(why)
         .hints(error.hint().map(str::to_owned))
         .hints(hints.of(name, &receipt, Some(&error)));
     if exit == Exit::Usage {

@@ -88,7 +88,9 @@ impl Run {
         environment: &Environment,
         console: &Console,
     ) -> Result<(TurnRunner, Message), Failure> {
-        let message = self.attach.message(&self.prompt, environment, console)?;
+        let message = self
+            .attach
+            .message(&self.prompt, &overrides, environment, console)?;
         let store = if self.no_session {
             None
         } else {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::store::SessionInfo;
-use toolcell_core::{EventSink as _, SessionStore};
+use toolcell_core::{EventSink as _, Message, SessionStore};
 
 use crate::agent::setup;
 use crate::config::Overrides;
@@ -234,13 +234,16 @@ impl Resume {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let id = self.which.find(&*store).await?;
+        let message = self.message.as_ref();
+        let message = message.map(|text| self.attach.message(text, &overrides, environment, console));
+        let message = message.transpose()?;
         let agent = setup::assemble(&self.agent, overrides, environment, console, Some(store)).await?;
         if !self.json {
             console.note(agent.note.clone());
         }
         let mut turns = TurnRunner::new(agent, console, self.json);
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
-        let ended = self.go_on(&mut turns, &mut session, environment, console).await;
+        let ended = Self::go_on(&mut turns, &mut session, message).await;
         if !self.json {
             turns.print_changes();
         }
@@ -249,15 +252,10 @@ impl Resume {
 
     /// Runs the open turn or a new one, as the arguments require.
     async fn go_on(
-        &self,
         turns: &mut TurnRunner,
         session: &mut toolcell_agent::Session,
-        environment: &Environment,
-        console: &Console,
+        message: Option<Message>,
     ) -> Result<Exit, Failure> {
-        let message = self.message.as_ref();
-        let message = message.map(|text| self.attach.message(text, environment, console));
-        let message = message.transpose()?;
         if session.is_open() {
             let ended = turns.turn(session, None).await?;
             if message.is_none() || turns.is_output_closed() {

@@ -24,6 +24,19 @@ const COMPONENT: &str = "the component";
 /// requests of tools.
 const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
+/// Variables that name files and directories of libraries and scripts which are loaded into every program, that is also into
+/// Toolcell and the shells that it starts.
+const LOADED: [&str; 8] = [
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "DYLD_LIBRARY_PATH",
+    "DYLD_FRAMEWORK_PATH",
+    "DYLD_INSERT_LIBRARIES",
+    "BASH_ENV",
+    "ENV",
+];
+
 /// Maximum number of symbolic links followed to a program, as on Linux.
 const MAX_LINKS: usize = 40;
 
@@ -81,6 +94,12 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
     }
     for path in CERTIFICATES.iter().flat_map(|name| environment.paths(name)) {
         add(&path, DeniedUse::Change, "the certificates");
+    }
+    for path in LOADED.iter().flat_map(|name| environment.paths(name)) {
+        // An empty part means each working directory, and denying that would deny everything.
+        if !environment.cwd.starts_with(&path) {
+            add(&path, DeniedUse::Change, "what programs load");
+        }
     }
     for scratch in scratch_dirs(settings, environment) {
         add(&scratch, DeniedUse::All, "the scratch directory");
@@ -279,6 +298,29 @@ mod tests {
                 denied.iter().any(|denial| denial.host == at(name)),
                 "{name}: {denied:?}"
             );
+        }
+    }
+
+    #[test]
+    fn libraries_that_programs_load_are_denied() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().join("work");
+        let vars = [
+            ("LD_LIBRARY_PATH", "lib::."),
+            ("LD_PRELOAD", "/x/a.so"),
+            ("BASH_ENV", "env.sh"),
+        ];
+        let environment = Environment::for_tests(&cwd, &vars);
+        let settings = config::load(&environment, Overrides::default()).unwrap();
+        let denied = own_places(&settings, &environment);
+        for (path, is_denied) in [
+            (cwd.join("lib"), true),
+            (PathBuf::from("/x/a.so"), true),
+            (cwd.join("env.sh"), true),
+            (cwd.clone(), false),
+        ] {
+            let is_it = |denial: &PathDenial| denial.host.components().eq(path.components());
+            assert_eq!(denied.iter().any(is_it), is_denied, "{}", path.display());
         }
     }
 

@@ -7,20 +7,23 @@
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use toolcell_core::denial::DeniedUse;
 use toolcell_core::{Blob, Content, Message};
 use toolcell_fs::Rules;
 
+use crate::config::own_directories::denials_of_all;
 use crate::config::units::Bytes;
+use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, text};
 
 /// Maximum size of a text, in bytes: a prompt, standard input, a file. About a million tokens, more than models accept.
 const MAX_TEXT: u64 = 4 << 20;
@@ -61,6 +64,7 @@ impl Attach {
     pub(crate) fn message(
         &self,
         prompt: &str,
+        overrides: &Overrides,
         environment: &Environment,
         console: &Console,
     ) -> Result<Message, Failure> {
@@ -73,7 +77,8 @@ impl Attach {
             draft.prompt(prompt)?;
         } else {
             draft.prompt(prompt.to_owned())?;
-            draft.named_in(prompt, environment, console)?;
+            let mut attachable = Attachable::Unread(overrides);
+            draft.named_in(prompt, &mut attachable, environment, console)?;
             let is_named = self.files.iter().any(|file| file.as_os_str() == "-");
             if !is_named && let Some(bytes) = piped(console)? {
                 draft.attach(STANDARD_INPUT, bytes, console)?;
@@ -102,7 +107,7 @@ impl Attach {
 pub(crate) fn of_line(line: &str, environment: &Environment, console: &Console) -> Result<Message, Failure> {
     let mut draft = Draft::new();
     draft.prompt(line.to_owned())?;
-    draft.named_in(line, environment, console)?;
+    draft.named_in(line, &mut Attachable::Any, environment, console)?;
     Ok(draft.message())
 }
 
@@ -125,19 +130,28 @@ impl Draft {
     }
 
     /// Attaches the files that a text names as `@NAME`. A name without a file stays text, such as `@ada`.
-    fn named_in(&mut self, text: &str, environment: &Environment, console: &Console) -> Result<(), Failure> {
+    fn named_in(
+        &mut self,
+        text: &str,
+        attachable: &mut Attachable<'_>,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<(), Failure> {
         for name in names(text) {
             let path = environment.cwd.join(name);
             if !path.is_file() {
                 continue;
             }
-            let is_below = path
-                .canonicalize()
-                .is_ok_and(|real| real.starts_with(&environment.cwd));
-            if !is_below {
+            let real = path.canonicalize().unwrap_or_default();
+            let why = match real.strip_prefix(&environment.cwd) {
+                Err(_) => Some("the file lies outside of the working directory"),
+                Ok(below) => attachable.refuses(&real, below, environment)?,
+            };
+            if let Some(why) = why {
                 console.note(text!(
-                    "`@{}` is not attached, because the file lies outside of the working directory; --attach attaches any file",
-                    name
+                    "`@{}` is not attached, because {}; --attach attaches any file",
+                    name,
+                    Own(why)
                 ));
                 continue;
             }
@@ -199,6 +213,47 @@ impl Draft {
         Message::User {
             content: self.content,
         }
+    }
+}
+
+/// Files that `@NAME` attaches. In the text of a command, which a script may have from others, neither hidden nor denied
+/// ones.
+enum Attachable<'a> {
+    /// All those in the working directory: the user typed the name.
+    Any,
+    /// The denials are not read yet.
+    Unread(&'a Overrides),
+    /// All but those in these places.
+    Except(Vec<PathBuf>),
+}
+
+impl Attachable<'_> {
+    /// Returns the reason for which a file is not attached.
+    fn refuses(
+        &mut self,
+        real: &Path,
+        below: &Path,
+        environment: &Environment,
+    ) -> Result<Option<&'static str>, Failure> {
+        if let Self::Unread(overrides) = self {
+            let settings = config::load(environment, overrides.clone())?;
+            let denied = denials_of_all(&settings, true, environment)?.paths.into_iter();
+            let denied = denied.filter(|denial| denial.uses == DeniedUse::All);
+            let places =
+                denied.flat_map(|denial| denial.host.canonicalize().into_iter().chain([denial.host]));
+            *self = Self::Except(places.collect());
+        }
+        let Self::Except(places) = self else {
+            return Ok(None);
+        };
+        let is_hidden = |part: Component<'_>| part.as_os_str().as_encoded_bytes().starts_with(b".");
+        Ok(if below.components().any(is_hidden) {
+            Some("the file is hidden, or in a hidden directory")
+        } else if places.iter().any(|place| real.starts_with(place)) {
+            Some("no tool may read the file")
+        } else {
+            None
+        })
     }
 }
 
@@ -271,7 +326,9 @@ fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
     };
     let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let is_ours = match kind {
-        Ok(FileType::RegularFile) => (&file).stream_position().is_ok_and(|position| position == 0),
+        Ok(FileType::RegularFile) => {
+            (&file).stream_position().is_ok_and(|position| position == 0) && !is_of_parent()
+        }
         Ok(FileType::Fifo) => !is_of_parent(),
         _ => return Ok(None),
     };
@@ -324,6 +381,41 @@ fn first_byte(pipe: &File) -> Result<bool, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_a_command_attaches_neither_hidden_nor_denied_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        for name in ["private", ".ssh", "notes"] {
+            std::fs::create_dir(dir.join(name)).unwrap();
+        }
+        for name in ["private/key", ".ssh/id", ".env", "notes/a.md", "config.toml"] {
+            std::fs::write(dir.join(name), "text").unwrap();
+        }
+        std::os::unix::fs::symlink("private/key", dir.join("link")).unwrap();
+        std::fs::write(dir.join("config.toml"), "deny = [\"private\"]\n").unwrap();
+        let environment = Environment::for_tests(&dir, &[]);
+        let overrides = Overrides {
+            config: Some(dir.join("config.toml")),
+            ..Overrides::default()
+        };
+        let mut attachable = Attachable::Unread(&overrides);
+        for (name, is_attached) in [
+            ("private/key", false),
+            ("link", false),
+            (".ssh/id", false),
+            (".env", false),
+            ("config.toml", false),
+            ("notes/a.md", true),
+        ] {
+            let real = dir.join(name).canonicalize().unwrap();
+            let below = real.strip_prefix(&dir).unwrap();
+            let refuses = attachable.refuses(&real, below, &environment).unwrap();
+            assert_eq!(refuses.is_none(), is_attached, "{name}: {refuses:?}");
+            let typed = Attachable::Any.refuses(&real, below, &environment).unwrap();
+            assert_eq!(typed, None);
+        }
+    }
 
     #[test]
     fn names_begin_with_at_sign_at_start_of_words() {

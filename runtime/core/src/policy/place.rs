@@ -45,6 +45,13 @@ const PATH_NAMES: [&str; 8] = [
 /// Words that mark an argument as a URL, as the whole name or a part of it.
 const URL_WORDS: [&str; 6] = ["url", "urls", "uri", "uris", "href", "endpoint"];
 
+/// Ends of words that mark an argument as a path, such as `logfile`, and as a URL, such as `baseurl`.
+const PATH_ENDS: [&str; 6] = ["path", "paths", "file", "files", "dir", "folder"];
+const URL_ENDS: [&str; 4] = ["url", "urls", "uri", "uris"];
+
+/// Words with such an end that mean something else.
+const OTHER_WORDS: [&str; 6] = ["profile", "profiles", "curl", "xpath", "jsonpath", "redir"];
+
 /// Maximum depth of `$ref` and alternatives that are followed in a schema.
 const MAX_SCHEMA_LEVELS: u32 = 8;
 
@@ -61,7 +68,8 @@ pub struct ArgumentPlace {
     /// Path on the host according to the tool's grants, with links unresolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
-    /// The path on the host with links resolved. Absent where no grant holds it, and where [`Self::is_unresolved`].
+    /// The path on the host with links resolved. Absent where no grant holds it, and where [`Self::is_unresolved`]. For a URL
+    /// in whose path a server could read an upward step, its origin, which is all that is certain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<String>,
     /// True if the place was not resolved: the text is too long, no complete URL, or one path too many. It may lead
@@ -228,9 +236,14 @@ impl<'a> Search<'a> {
                     let schema = argument
                         .schema
                         .and_then(|schema| self.below(schema, "properties", Some(name), 0));
+                    let is_declared = schema.is_some();
                     let says = schema.and_then(|schema| self.format(schema, 0));
                     self.pointer.push('/');
                     self.pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                    if argument.name.is_path && !is_declared {
+                        // A map of files, such as `{"files": {"a/b": "…"}}`.
+                        self.add(PlaceKind::Path, name);
+                    }
                     let name = Suggestion::of(name);
                     self.value(member, Argument { schema, says, name });
                     self.pointer.truncate(end);
@@ -308,7 +321,9 @@ impl Suggestion {
     fn of(name: &str) -> Self {
         Self {
             is_path: is_path_name(name),
-            is_url: words(name).iter().any(|word| URL_WORDS.contains(&word.as_str())),
+            is_url: words(name)
+                .iter()
+                .any(|word| is_word(word, &URL_WORDS, &URL_ENDS)),
         }
     }
 
@@ -340,19 +355,27 @@ fn path_of_file_url(text: &str) -> Option<&str> {
 /// format.
 pub fn is_path_name(name: &str) -> bool {
     let words = words(name);
-    words.iter().any(|word| PATH_WORDS.contains(&word.as_str()))
+    words.iter().any(|word| is_word(word, &PATH_WORDS, &PATH_ENDS))
         || matches!(&words[..], [word] if PATH_NAMES.contains(&word.as_str()))
 }
 
-/// Splits a name in `snake_case`, `kebab-case` or `camelCase` into lower-case words.
+fn is_word(word: &str, words: &[&str], ends: &[&str]) -> bool {
+    words.contains(&word) || (ends.iter().any(|end| word.ends_with(end)) && !OTHER_WORDS.contains(&word))
+}
+
+/// Splits a name in `snake_case`, `kebab-case` or `camelCase` into lower-case words; `CSVDir` is `csv` and `dir`.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    let mut was_lower = false;
-    for c in name.chars() {
-        if !c.is_alphanumeric() || (was_lower && c.is_uppercase()) {
+    let (mut was_lower, mut was_upper) = (false, false);
+    let mut rest = name.chars();
+    while let Some(c) = rest.next() {
+        let is_next_lower = rest.clone().next().is_some_and(char::is_lowercase);
+        let begins = c.is_uppercase() && (was_lower || (was_upper && is_next_lower));
+        if !c.is_alphanumeric() || begins {
             words.push(String::new());
         }
         was_lower = c.is_lowercase() || c.is_numeric();
+        was_upper = c.is_uppercase();
         if c.is_alphanumeric() {
             words
                 .last_mut()
@@ -385,6 +408,7 @@ mod tests {
             "where": "a", "perhaps": "b", "list": ["c", "d"], "deep": {"input_file": "e"},
             "outputDir": "f", "path": 1, "content": "g", "profile": "h", "site": "i", "to": "j", "base_url": "k", "a/b": {"path": "l"},
             "dirUrl": "m", "source": "https://n", "target": "o:p", "file": "FILE://localhost/q", "path_url": "file:r",
+            "infile": "s", "CSVDir": "t", "baseurl": "u", "APIUrl": "v", "xpath": "w", "files": {"x/y": "z"},
         });
         let mut found = places_in(&arguments, &schema);
         assert!(found.is_complete);
@@ -397,13 +421,18 @@ mod tests {
         assert_eq!(
             shown,
             [
+                "/APIUrl Url v",
+                "/CSVDir Path t",
                 "/a~1b/path Path l",
                 "/base_url Url k",
+                "/baseurl Url u",
                 "/deep/input_file Path e",
                 "/dirUrl Path m",
                 "/dirUrl Url m",
                 "/file Path /q",
                 "/file Url FILE://localhost/q",
+                "/files/x~1y Path x/y",
+                "/infile Path s",
                 "/list/0 Path c",
                 "/list/1 Path d",
                 "/outputDir Path f",

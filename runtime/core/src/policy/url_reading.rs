@@ -35,11 +35,12 @@ fn last_code(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
         })
     };
     let continues = |byte: u8| byte & 0xc0 == 0x80;
+    if let Some(b"%u" | b"%U") = bytes.len().checked_sub(6).map(|start| &bytes[start..start + 2])
+        && let Some(code) = hex(&bytes[bytes.len() - 4..]).and_then(char::from_u32)
+    {
+        return Some((6, code.to_string().into_bytes()));
+    }
     match bytes {
-        [.., b'%', b'u' | b'U', a, b, c, d] => {
-            let code = char::from_u32(hex(&[*a, *b, *c, *d])?)?;
-            Some((6, code.to_string().into_bytes()))
-        }
         [.., b'%', a, b] => {
             let byte = u8::try_from(hex(&[*a, *b])?).ok()?;
             Some((3, vec![byte]))
@@ -120,7 +121,8 @@ pub fn folded(url: &str) -> String {
     folded.push_str(&folded_path(path));
     if let Some(query) = query {
         folded.push('?');
-        folded.push_str(&folded_text(query));
+        // In a query, `+` is a blank (HTML forms).
+        folded.push_str(&folded_text(&query.replace('+', " ")));
     }
     folded
 }
@@ -187,11 +189,56 @@ pub fn unusable_host(pattern: &str) -> Option<&'static str> {
         .then_some("its host is an address in an unusual form: write it as `192.0.2.1`")
 }
 
+/// Returns true if servers differ in what a path names: in parameters (`;x`), an encoded end or query, control characters,
+/// invalid UTF-8, or characters that some systems take for a dot or a slash. No pattern that allows should hold for it.
+pub fn is_ambiguous(path: &str) -> bool {
+    const LIKE_DOT_OR_SLASH: [char; 9] = [
+        '\u{ff0e}', '\u{2024}', '\u{3002}', '\u{ff61}', '\u{fe52}', '\u{ff0f}', '\u{2044}', '\u{2215}',
+        '\u{ff3c}',
+    ];
+    let decoded = decoded(path);
+    let odd = |c: char| {
+        matches!(c, ';' | '?' | '#' | '\\' | '\u{a0}') || c.is_control() || LIKE_DOT_OR_SLASH.contains(&c)
+    };
+    std::str::from_utf8(&decoded).map_or(true, |text| text.contains(odd))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn path_that_servers_read_in_different_ways_is_ambiguous() {
+        for path in [
+            "/delete;.json",
+            "/delete%3b.json",
+            "/a%3f.json",
+            "/a%23.json",
+            "/a%0a.json",
+            "/a%5cb",
+            "/ok/%uff0e%uff0e",
+            "/ok/..%c1",
+            "/ok/..%c2%a0",
+            "/ok/..%7f",
+            "/%ef%bc%8e%ef%bc%8e%ef%bc%8f",
+            "/%ff",
+        ] {
+            assert!(is_ambiguous(path), "{path}");
+        }
+        for path in ["/", "/a.json", "/a%20b", "/%e6%97%a5", "/a+b~c:d@e", "/100%"] {
+            assert!(!is_ambiguous(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn plus_in_a_query_is_a_blank() {
+        assert_eq!(
+            folded("https://a.com/a+b?q=drop+table"),
+            folded("https://a.com/a%2bb?q=drop%20table")
+        );
+    }
 
     #[test]
     fn encodings_of_one_text_decode_to_the_same() {
@@ -210,6 +257,9 @@ mod tests {
             ("/%c0%a52e", "/."),
             ("/%f0%80%80%ae%f0%80%81%81", "/.A"),
             ("/%uD800", "/%uD800"),
+            // What looks like the beginning of a longer code is none.
+            ("/%us%65cret", "/%usecret"),
+            ("/%%55.%2e", "/%U.."),
             ("", ""),
         ] {
             assert_eq!(decoded(written), read.as_bytes(), "{written}");
@@ -247,6 +297,8 @@ mod tests {
                 }
                 rounds = next;
             }
+            // `%U` may begin a code that the rounds do not know.
+            prop_assume!(!rounds.windows(2).any(|pair| pair == b"%U"));
             prop_assert_eq!(decoded(&text), rounds);
         }
 

@@ -191,6 +191,18 @@ impl Redactor {
         }
     }
 
+    /// Returns the beginning of a text, redacted, in time that depends on `most` alone, the number of bytes read. What could be
+    /// the beginning of a secret at their end is left out.
+    pub fn beginning(&self, text: &str, most: usize) -> String {
+        if text.len() <= most {
+            return self.text(text).into_owned();
+        }
+        let mut redacted = Vec::new();
+        let read = &text.as_bytes()[..text.floor_char_boundary(most)];
+        self.scan(read, false, Replacement::Name, &mut redacted);
+        String::from_utf8_lossy(&redacted).into_owned()
+    }
+
     /// Returns a redaction of a stream, which also finds secrets that are split between pieces.
     pub fn stream(&self, replacement: Replacement) -> Redaction {
         Redaction {

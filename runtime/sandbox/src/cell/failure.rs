@@ -96,12 +96,16 @@ fn untyped_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Limit> {
     }
 }
 
-/// Converts an error returned by a guest; `Err` holds a text that is for the user only. Secrets are redacted before
-/// truncation, because half a secret would not be found afterwards.
+/// Converts an error returned by a guest; `Err` holds a text that is for the user only. Half a secret at the end would not be
+/// found afterwards, and is left out.
 pub(crate) fn of_guest(error: GuestError, redactor: &Redactor) -> Result<ToolError, String> {
-    let bounded = |mut text: String| {
-        redactor.string(&mut text);
-        cut(text, MAX_ERROR_TEXT)
+    let bounded = |text: String| {
+        let missing = text.len().saturating_sub(MAX_ERROR_TEXT);
+        let text = redactor.beginning(&text, MAX_ERROR_TEXT);
+        match missing {
+            0 => text,
+            missing => format!("{text} [{missing} bytes cut]"),
+        }
     };
     Ok(match error {
         GuestError::InvalidArguments(text) => ToolError::invalid(bounded(text)),
@@ -133,6 +137,31 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn error_of_a_guest_is_cut_and_ends_with_no_part_of_a_secret() {
+        let secret = "hunter2-hunter2-hunter2";
+        let redactor = Redactor::new([("key", secret)]);
+        let shown = |before: usize| {
+            let text = format!("{}{secret}{}", "x".repeat(before), "y".repeat(100_000));
+            match of_guest(GuestError::Failed(text), &redactor) {
+                Ok(ToolError::Failed { message }) => message,
+                other => panic!("{other:?}"),
+            }
+        };
+        for before in [
+            0,
+            MAX_ERROR_TEXT - secret.len(),
+            MAX_ERROR_TEXT - 10,
+            MAX_ERROR_TEXT,
+        ] {
+            let message = shown(before);
+            assert!(!message.contains("hunter"), "{before}: {message}");
+            assert!(message.ends_with(" bytes cut]"));
+            assert!(message.len() <= MAX_ERROR_TEXT + 40, "{}", message.len());
+        }
+        assert!(shown(0).starts_with("[redacted:key]y"));
+    }
 
     #[test]
     fn text_beyond_limit_is_truncated_with_a_marker() {

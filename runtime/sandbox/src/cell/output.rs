@@ -98,7 +98,7 @@ impl GuestOutput {
             speech.divide(source, &held);
             let rest = std::mem::take(&mut speech.stream(source).pending);
             if !rest.is_empty() {
-                speech.line(LogLevel::Info, source, &rest);
+                speech.line(LogLevel::Info, source, &rest, 0);
             }
         }
         if let Some(progress) = speech.held_back.take() {
@@ -123,8 +123,13 @@ impl GuestOutput {
     pub(crate) fn log_message(&self, level: LogLevel, source: LogSource, message: &str) {
         let mut speech = self.lock();
         speech.written += message.len() as u64;
-        let message = speech.redactor.text(message);
-        speech.line(level, source, message.as_bytes());
+        if speech.is_silent() {
+            speech.dropped_lines += 1;
+            return;
+        }
+        let room = speech.room();
+        let kept = speech.redactor.beginning(message, room);
+        speech.line(level, source, kept.as_bytes(), message.len().saturating_sub(room));
     }
 
     /// Logs a line of the host about the guest, for debugging. Does not count towards the guest's limit.
@@ -145,7 +150,7 @@ impl GuestOutput {
     fn report(&self, mut progress: Progress) {
         let mut speech = self.lock();
         if let Some(message) = &mut progress.message {
-            speech.redactor.string(message);
+            *message = speech.redactor.beginning(message, MAX_PROGRESS_MESSAGE);
             // A copy, because a text truncated in place keeps its capacity.
             *message = message[..message.floor_char_boundary(MAX_PROGRESS_MESSAGE)].to_owned();
         }
@@ -175,14 +180,16 @@ impl GuestOutputState {
 
     fn write(&mut self, source: LogSource, bytes: &[u8]) {
         self.written += bytes.len() as u64;
-        // Nothing is buffered for a guest that has used up its limit.
-        if self.is_silent() {
-            let ends = bytes.iter().filter(|b| **b == b'\n').count();
-            self.dropped_lines += ends as u64;
-            return;
+        for bytes in bytes.chunks(MAX_LINE) {
+            // Nothing is searched or buffered for a guest that has used up its limit.
+            if self.is_silent() {
+                let ends = bytes.iter().filter(|b| **b == b'\n').count();
+                self.dropped_lines += ends as u64;
+                continue;
+            }
+            let clean = self.stream(source).redaction.push(bytes).into_owned();
+            self.divide(source, &clean);
         }
-        let clean = self.stream(source).redaction.push(bytes);
-        self.divide(source, &clean);
     }
 
     /// Splits a stream into lines.
@@ -214,26 +221,31 @@ impl GuestOutputState {
     fn flush(&mut self, source: LogSource) {
         let line = std::mem::take(&mut self.stream(source).pending);
         let line_end = line.strip_suffix(b"\r").unwrap_or(&line);
-        self.line(LogLevel::Info, source, line_end);
+        self.line(LogLevel::Info, source, line_end, 0);
+    }
+
+    /// Number of bytes that the next line may have.
+    fn room(&self) -> usize {
+        usize::try_from(self.bytes_left)
+            .unwrap_or(usize::MAX)
+            .min(MAX_LINE)
     }
 
     fn is_silent(&self) -> bool {
         self.bytes_left == 0 || self.lines_left == 0
     }
 
-    /// Passes on one line, truncated to the remaining limit.
-    fn line(&mut self, level: LogLevel, source: LogSource, text: &[u8]) {
+    /// Passes on one line, truncated to the remaining limit. Of its end, `missing` bytes are cut already.
+    fn line(&mut self, level: LogLevel, source: LogSource, text: &[u8], missing: usize) {
         if self.is_silent() {
             self.dropped_lines += 1;
             return;
         }
-        let room = usize::try_from(self.bytes_left)
-            .unwrap_or(usize::MAX)
-            .min(MAX_LINE);
-        let kept = text.len().min(room);
+        let kept = text.len().min(self.room());
         let mut message = String::from_utf8_lossy(&text[..kept]).into_owned();
-        if kept < text.len() {
-            message.push_str(&format!(" [{} bytes cut]", text.len() - kept));
+        let missing = missing + text.len() - kept;
+        if missing > 0 {
+            message.push_str(&format!(" [{missing} bytes cut]"));
         }
         // An empty line is charged as well, because it has to be handled.
         self.bytes_left -= (kept.max(1) as u64).min(self.bytes_left);
@@ -409,7 +421,7 @@ mod tests {
         });
         assert_eq!(lengths(lines), [MAX_LINE, 1]);
         let (lines, _) = record(1 << 20, |output| {
-            output.log_message(LogLevel::Info, LogSource::Log, &"y".repeat(MAX_LINE + 1));
+            output.log_message(LogLevel::Info, LogSource::Log, &"\u{1}".repeat(MAX_LINE + 1));
         });
         assert_eq!(lengths(lines), [MAX_LINE + " [1 bytes cut]".len()]);
     }

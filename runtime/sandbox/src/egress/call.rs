@@ -209,15 +209,16 @@ fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Resul
 ///
 /// Method: Rails, ASP.NET, Express, Google APIs, WordPress. Path: IIS, Azure, Symfony, Zend, nginx, Envoy, Traefik. Host:
 /// RFC 7239 and its forerunners. `destination` is the target of COPY and MOVE (RFC 4918).
-const OVERRIDING: [&str; 38] = [
+const OVERRIDING: [&str; 47] = [
+    "baseurl",
     "destination",
     "forwarded",
-    "httpmethodoverride",
     "pathinfo",
     "requesturi",
     "scriptname",
     "xaccelredirect",
     "xarroriginalurl",
+    "xbackendhost",
     "xenvoyoriginalhost",
     "xenvoyoriginalmethod",
     "xenvoyoriginalpath",
@@ -227,26 +228,34 @@ const OVERRIDING: [&str; 38] = [
     "xforwardedport",
     "xforwardedprefix",
     "xforwardedproto",
+    "xforwardedrequesturi",
     "xforwardedserver",
     "xforwardeduri",
+    "xforwardedurl",
     "xhost",
-    "xhttphostoverride",
+    "xhttpdestinationurl",
     "xhttpmethod",
-    "xhttpmethodoverride",
     "xhttpverb",
-    "xhttpverboverride",
     "xmethod",
-    "xmethodoverride",
     "xmsoriginalurl",
     "xoriginalhost",
     "xoriginalmethod",
     "xoriginaluri",
     "xoriginalurl",
-    "xoverridemethod",
+    "xpath",
+    "xpathinfo",
+    "xproxyurl",
+    "xrealurl",
     "xreplacedpath",
+    "xrequesturi",
     "xrewritepath",
     "xrewriteurl",
+    "xscriptname",
+    "xsendfile",
     "xtunneledmethod",
+    "xtunnelmethod",
+    "xuri",
+    "xurl",
     "xwawsunencodedurl",
 ];
 
@@ -254,8 +263,7 @@ const OVERRIDING: [&str; 38] = [
 fn overriding(headers: &HeaderMap) -> Option<&str> {
     let is_overriding = |name: &&str| {
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-        let is_override = plain.contains("method") && plain.contains("override");
-        is_override || OVERRIDING.contains(&plain.as_str())
+        plain.contains("override") || OVERRIDING.contains(&plain.as_str())
     };
     headers.keys().map(HeaderName::as_str).find(is_overriding)
 }
@@ -308,6 +316,10 @@ mod tests {
             ("x.http.method.override", true),
             ("x~original~url", true),
             ("x-wp-method-override", true),
+            ("x-verb-override", true),
+            ("x-http-path-override", true),
+            ("x-real-url", true),
+            ("x-callback-url", false),
             ("x-envoy-original-path", true),
             ("destination", true),
             ("x-requested-with", false),

@@ -4,14 +4,11 @@ use toolcell_providers::HttpOptions;
 
 use crate::environment::Environment;
 
-fn host_of(url: &str) -> &str {
-    let after = url.split_once("://").map_or(url, |(_, after)| after);
-    let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    }
+/// Returns the host that a request to a URL goes to (WHATWG URL, section 4.4), in lower case; empty if there is none.
+fn host_of(url: &str) -> String {
+    let url = url::Url::parse(url).ok();
+    let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
+    host.trim_start_matches('[').trim_end_matches(']').to_owned()
 }
 
 pub(super) fn is_loopback(url: &str) -> bool {
@@ -38,7 +35,8 @@ pub(super) fn http(environment: &Environment, base_url: &str) -> HttpOptions {
             .split(',')
             .map(|entry| entry.trim().trim_start_matches('.'))
             .any(|entry| {
-                entry == "*" || (!entry.is_empty() && (host == entry || host.ends_with(&format!(".{entry}"))))
+                entry == "*"
+                    || (!entry.is_empty() && (host == *entry || host.ends_with(&format!(".{entry}"))))
             });
     if !is_excluded {
         let by_scheme = if base_url.starts_with("https://") {
@@ -62,7 +60,9 @@ mod tests {
             ("https://api.openai.com/v1", "api.openai.com"),
             ("http://user:pw@a.b:80/x@y", "a.b"),
             ("http://[::1]:8080/v1", "::1"),
-            ("localhost:1", "localhost"),
+            ("http://EVIL.example\\@127.0.0.1/v1", "evil.example"),
+            ("http://127.1/v1", "127.0.0.1"),
+            ("localhost:1", ""),
         ] {
             assert_eq!(host_of(url), host);
         }

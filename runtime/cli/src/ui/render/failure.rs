@@ -22,7 +22,7 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
         text!("request to provider `{}` failed", error.provider),
     )
     .why(text!("{}{}", error.kind, status))
-    .why(error.message.clone());
+    .why(Text::of_others(error.message.clone()));
     match hint(error) {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -148,10 +148,12 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             Exit::Failed,
             text!("the same error occurred {} times in a row", times),
         )
-        .why(error.clone())),
-        TurnOutcome::Aborted { by, reason } => {
-            Err(Failure::new(Exit::Denied, text!("the hook `{}` ended the turn", by)).why(reason.clone()))
-        }
+        .why(Text::of_others(error.clone()))),
+        TurnOutcome::Aborted { by, reason } => Err(Failure::new(
+            Exit::Denied,
+            text!("the hook `{}` ended the turn", by),
+        )
+        .why(Text::of_others(reason.clone()))),
         TurnOutcome::Stopped { stop } => {
             let failure =
                 Failure::new(Exit::Failed, "the model stopped without an answer").why(stop_reason(stop));
@@ -166,7 +168,7 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
     }
 }
 
-fn stop_reason(stop: &StopReason) -> String {
+fn stop_reason(stop: &StopReason) -> Text {
     match stop {
         StopReason::MaxTokens => "it reached its token limit".into(),
         StopReason::Refused => "the model or a filter of the provider refused".into(),
@@ -175,13 +177,44 @@ fn stop_reason(stop: &StopReason) -> String {
             "it wrote a call that the provider could not read, also when asked again".into()
         }
         StopReason::Complete => "it was complete".into(),
-        StopReason::Other(reason) => reason.clone(),
+        StopReason::Other(reason) => Text::of_others(reason.clone()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::terminal::{Screen, Size};
+
+    #[test]
+    fn words_of_others_in_a_failure_stand_behind_the_gutter() {
+        let words = "to continue run: toolcell run --dangerous";
+        let error = ProviderError::new("openai", ProviderErrorKind::InvalidRequest, words);
+        for outcome in [
+            TurnOutcome::ProviderFailed { error },
+            TurnOutcome::Failing {
+                error: words.into(),
+                times: 5,
+            },
+            TurnOutcome::Aborted {
+                by: "h".into(),
+                reason: words.into(),
+            },
+            TurnOutcome::Stopped {
+                stop: StopReason::Other(words.into()),
+            },
+        ] {
+            let failure = of_outcome(&outcome).unwrap_err();
+            let mut out = Vec::new();
+            failure
+                .print(&mut Screen::new(&mut out, false, Size::NONE))
+                .unwrap();
+            let out = String::from_utf8(out).unwrap();
+            let line = out.lines().find(|line| line.contains("to continue")).unwrap();
+            let label = line.split("to continue").next().unwrap();
+            assert!(["  why: │ ", "     - │ "].contains(&label), "{out}");
+        }
+    }
 
     #[test]
     fn hint_names_requested_provider() {

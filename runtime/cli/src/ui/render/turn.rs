@@ -135,12 +135,20 @@ impl TurnView {
                     ..
                 } = event
                 {
-                    self.mark(WARN, "!", text!("the answer was interrupted: {}", reason))?;
+                    self.mark(
+                        WARN,
+                        "!",
+                        text!("the answer was interrupted: {}{}", Own(GUTTER), reason),
+                    )?;
                 }
             }
             Event::Retry { delay_ms, reason, .. } => {
                 let pause = Span(Duration::from_millis(*delay_ms));
-                self.mark(WARN, "↻", text!("retrying in {}: {}", pause, reason))?;
+                self.mark(
+                    WARN,
+                    "↻",
+                    text!("retrying in {}: {}{}", pause, Own(GUTTER), reason),
+                )?;
             }
             Event::CallStarted { id, tool, arguments } => {
                 state.waiting = None;
@@ -158,7 +166,11 @@ impl TurnView {
             }
             Event::CallRetried { delay_ms, reason, .. } => {
                 let pause = Span(Duration::from_millis(*delay_ms));
-                self.mark(WARN, "↻", text!("retrying in {}: {}", pause, reason))?;
+                self.mark(
+                    WARN,
+                    "↻",
+                    text!("retrying in {}: {}{}", pause, Own(GUTTER), reason),
+                )?;
             }
             Event::CallProgress { id, progress } => {
                 if let Some(activity) = state.running.get(id) {
@@ -308,9 +320,11 @@ impl TurnView {
                 let reason = reason.as_ref().map(|reason| text!(": {}", reason));
                 line(WARN, "✗", text!("not approved{}", reason.unwrap_or_default()))
             }
-            Event::StepInterrupted { reason, .. } => {
-                line(WARN, "!", text!("the answer was interrupted: {}", reason))
-            }
+            Event::StepInterrupted { reason, .. } => line(
+                WARN,
+                "!",
+                text!("the answer was interrupted: {}{}", Own(GUTTER), reason),
+            ),
             Event::Notice {
                 level: NoticeLevel::Warning | NoticeLevel::Error,
                 text,

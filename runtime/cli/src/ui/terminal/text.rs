@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::foreign::escape::inert;
+use super::foreign::layout::GUTTER;
 use super::foreign::names;
 
 /// Maximum length of a quotation between backticks, in characters; longer ones lose their middle.
@@ -182,6 +183,14 @@ impl Text {
                 .map(|(short, piece)| short.unwrap_or_else(|| piece.clone()))
                 .collect(),
         )
+    }
+
+    /// Creates the words of others, such as a server, a model or a tool, behind the gutter: in a place where words of Toolcell
+    /// stand as well, they must not pass for those.
+    pub(crate) fn of_others(words: impl Into<String>) -> Self {
+        let mut text = Self::from(GUTTER);
+        text.push(Piece::Foreign(words.into()));
+        text
     }
 
     /// True if the message does not begin with our own words.
