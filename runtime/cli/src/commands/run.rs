@@ -70,7 +70,7 @@ impl Run {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let (mut turns, message) = match self.prepare(overrides, environment, console).await {
+        let (mut turns, message) = match Box::pin(self.prepare(overrides, environment, console)).await {
             Ok(prepared) => prepared,
             Err(failure) => return Err(self.reported(failure, console)),
         };
