@@ -310,7 +310,7 @@ async fn call_that_could_leak_private_data_needs_one_approval() {
         .unwrap();
     let asked = user.asked.lock().unwrap().clone();
     assert_eq!(asked.iter().map(|r| r.id.as_str()).collect::<Vec<_>>(), ["2"]);
-    assert!(asked[0].reason.contains("send data outside"));
+    assert!(asked[0].reason.contains("the session reads private data"));
     assert_eq!(count.load(Ordering::SeqCst), 2);
     let flows = recorded.all();
     let last = flows.iter().rev().find_map(|event| match event {
