@@ -399,6 +399,7 @@ mod tests {
                 "where": {"type": "string", "format": "path"},
                 "perhaps": {"anyOf": [{"$ref": "#/$defs/place"}, {"type": "null"}]},
                 "list": {"type": "array", "items": {"format": "path"}},
+                "rows": {"type": "array", "items": {"properties": {"cell": {"format": "path"}}}},
                 "deep": {"properties": {"input_file": {"type": "string"}}},
                 "site": {"format": "uri"},
             },
@@ -408,7 +409,7 @@ mod tests {
             "where": "a", "perhaps": "b", "list": ["c", "d"], "deep": {"input_file": "e"},
             "outputDir": "f", "path": 1, "content": "g", "profile": "h", "site": "i", "to": "j", "base_url": "k", "a/b": {"path": "l"},
             "dirUrl": "m", "source": "https://n", "target": "o:p", "file": "FILE://localhost/q", "path_url": "file:r",
-            "infile": "s", "CSVDir": "t", "baseurl": "u", "APIUrl": "v", "xpath": "w", "files": {"x/y": "z"},
+            "rows": [{"cell": "1"}], "DIR": "2", "infile": "s", "CSVDir": "t", "baseurl": "u", "APIUrl": "v", "xpath": "w", "files": {"x/y": "z"},
         });
         let mut found = places_in(&arguments, &schema);
         assert!(found.is_complete);
@@ -423,6 +424,7 @@ mod tests {
             [
                 "/APIUrl Url v",
                 "/CSVDir Path t",
+                "/DIR Path 2",
                 "/a~1b/path Path l",
                 "/base_url Url k",
                 "/baseurl Url u",
@@ -439,6 +441,7 @@ mod tests {
                 "/path_url Path r",
                 "/path_url Url file:r",
                 "/perhaps Path b",
+                "/rows/0/cell Path 1",
                 "/site Url i",
                 "/source Path https://n",
                 "/source Url https://n",

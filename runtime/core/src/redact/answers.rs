@@ -190,6 +190,21 @@ mod tests {
     }
 
     #[test]
+    fn beginning_is_redacted_and_ends_before_what_may_be_secret() {
+        let redactor = Redactor::new([("p", SECRET)]);
+        let text = format!("a {SECRET} b");
+        let whole = redactor.text(&text).into_owned();
+        assert_eq!(redactor.beginning(&text, text.len()), whole);
+        assert_eq!(redactor.beginning(&text, text.len() + 1), whole);
+        assert_eq!(
+            redactor.beginning(&text, text.len() - 1),
+            whole[..whole.len() - 1]
+        );
+        // A part of the secret.
+        assert_eq!(redactor.beginning(&text, text.len() - 3), "a ");
+    }
+
+    #[test]
     fn search_that_is_given_up_leaves_the_rest_out() {
         use std::sync::Arc;
         use std::sync::atomic::{AtomicBool, Ordering};
