@@ -245,7 +245,7 @@ fn file_that_is_no_tool_is_refused_with_reason() {
       why: the file is not WebAssembly
     error: `other.wasm` cannot be loaded
       why: the component is not a tool: it does not export `toolcell:tool/tools`
-     hint: build it against the world `toolcell:tool/provider`
+     hint: it exports nothing: with the SDK for Rust, add `toolcell_sdk::export!(TOOL, …)`; otherwise build it against the world `toolcell:tool/provider`
     error: `cut.wasm` cannot be loaded
       why: the component is truncated: it ends inside a section
      hint: the download or copy may be incomplete; fetch it again

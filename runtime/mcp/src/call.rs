@@ -195,11 +195,10 @@ async fn run(tool: &dyn Tool, call: ToolCall, cx: CallContext) -> CallResult {
         return CallResult::refused(ToolError::invalid(reason));
     }
     let called = AssertUnwindSafe(async { tool.call(call, cx).await });
-    called.catch_unwind().await.unwrap_or_else(|_| {
-        CallResult::failed(ToolError::Crashed {
-            cause: "the tool panicked".into(),
-        })
-    })
+    called
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| CallResult::failed(ToolError::crashed("the tool panicked")))
 }
 
 /// Observer of a call: sends notifications that the client asked for, and keeps the receipt of a dropped call.

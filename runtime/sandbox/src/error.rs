@@ -131,6 +131,8 @@ pub enum LoadError {
     Definitions {
         /// Error of the call.
         source: ToolError,
+        /// Lines that the component logged or wrote to standard output and standard error, for its author.
+        log: String,
     },
     /// The component defines no tool, or too many.
     #[error("the component defines {count} tools, expected 1 to {limit}")]
@@ -258,7 +260,7 @@ impl LoadError {
             }
             Self::NotAHook { .. } => "build it against the world `toolcell:tool/hook-provider`".into(),
             Self::NotATool { exports, .. } if exports.is_empty() => {
-                "build it against the world `toolcell:tool/provider`".into()
+                "it exports nothing: with the SDK for Rust, add `toolcell_sdk::export!(TOOL, …)`; otherwise build it against the world `toolcell:tool/provider`".into()
             }
             Self::NotATool { exports, .. } => format!(
                 "it exports {}; build it against the world `toolcell:tool/provider`",
@@ -273,6 +275,7 @@ impl LoadError {
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
                 source: ToolError::Limit { .. },
+                ..
             } => {
                 "definitions and manifests are read with little fuel and time; they should be constant".into()
             }
@@ -323,6 +326,7 @@ mod tests {
         );
         let definitions = LoadError::Definitions {
             source: ToolError::host(&io::Error::other("x")),
+            log: String::new(),
         };
         assert!(
             definitions

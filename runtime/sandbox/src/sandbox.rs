@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
-use toolcell_core::tool::Unobserved;
 use toolcell_core::{KeyValueStore, SharedError, ToolError};
 use wasmtime::component::{InstancePre, Linker};
 
@@ -23,7 +22,7 @@ use crate::files::FilePool;
 use crate::hook::{self, HookComponent, LoadedHook};
 use crate::load::cache::{Cache, EntryName};
 use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
-use crate::load::definitions::{self, Ask};
+use crate::load::definitions::{self, Ask, DefinitionLog};
 use crate::load::imports;
 use crate::load::preflight::{self, Shape};
 
@@ -567,6 +566,7 @@ impl Shared {
                         self.options.slots
                     ),
                 },
+                log: String::new(),
             });
         }
         Ok(slots)
@@ -581,6 +581,7 @@ impl Shared {
     ) -> Result<J::Done, LoadError> {
         self.definitions_read.fetch_add(1, Ordering::Relaxed);
         let policy = Arc::new(definitions::bare_policy());
+        let log = Arc::new(DefinitionLog::default());
         let transport = self.transport.clone();
         let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), transport);
         let order = CellRequest {
@@ -588,12 +589,15 @@ impl Shared {
             policy: &policy,
             limits: policy.limits.clone(),
             egress: &Arc::new(egress),
-            observer: Arc::new(Unobserved),
+            observer: log.clone(),
             footprint,
             bytes_in: 0,
         };
         let ended = self.cells.run_cell(order, job).await;
-        ended.result.map_err(|source| LoadError::Definitions { source })
+        ended.result.map_err(|source| LoadError::Definitions {
+            source,
+            log: log.take(),
+        })
     }
 }
 

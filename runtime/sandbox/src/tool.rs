@@ -173,9 +173,7 @@ async fn redacted(redactor: &Redactor, mut result: CallResult) -> CallResult {
         result
     });
     searched.await.unwrap_or_else(|_| {
-        CallResult::failed(ToolError::Crashed {
-            cause: "its result could not be searched for secrets".into(),
-        })
+        CallResult::failed(ToolError::crashed("its result could not be searched for secrets"))
     })
 }
 
@@ -266,9 +264,7 @@ fn finish(output: Output, schema: Option<&Schema>, redactor: &Redactor) -> Resul
 }
 
 fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Result<Value, ToolError> {
-    let broken = |what: String| ToolError::Crashed {
-        cause: format!("its structured output {what}"),
-    };
+    let broken = |what: String| ToolError::crashed(format!("its structured output {what}"));
     let value: Value = serde_json::from_str(text).map_err(|e| broken(format!("is not valid JSON: {e}")))?;
     if inexact_number(text).is_some() {
         return Err(broken("has a number that cannot be represented exactly".into()));

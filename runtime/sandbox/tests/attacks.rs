@@ -141,7 +141,7 @@ async fn attack(sandbox: &Sandbox, name: &str) -> End {
 fn is(end: &End, expected: &str) -> bool {
     // Attacks during instantiation occur when the definitions are read.
     let error = match end {
-        End::Load(LoadError::Definitions { source: error }) | End::Call(Err(error)) => Some(error),
+        End::Load(LoadError::Definitions { source: error, .. }) | End::Call(Err(error)) => Some(error),
         _ => None,
     };
     let limit = match error {

@@ -358,7 +358,7 @@ async fn trap_is_a_crash_with_a_cause_and_the_next_call_is_fresh() {
     let tool = only_tool(&component, Policy::default());
     for _ in 0..2 {
         let (result, observed) = call(&*tool).await;
-        let Err(ToolError::Crashed { cause }) = result else {
+        let Err(ToolError::Crashed { cause, output: None }) = result else {
             panic!("{result:?}")
         };
         assert!(cause.contains("unreachable"), "{cause}");
@@ -491,7 +491,7 @@ async fn structured_output_must_match_the_schema_of_the_tool() {
         ),
     ] {
         let (result, observed) = run(&structured(text, schema), Policy::default()).await;
-        let Err(ToolError::Crashed { cause: text }) = result else {
+        let Err(ToolError::Crashed { cause: text, .. }) = result else {
             panic!("{text}: {result:?}")
         };
         assert!(text.contains(cause), "{text}");

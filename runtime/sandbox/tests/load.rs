@@ -273,6 +273,7 @@ async fn definitions_are_read_with_nothing_granted_and_little_fuel() {
     let error = load(&sandbox(), &probe).await.unwrap_err();
     let LoadError::Definitions {
         source: ToolError::Limit { limit },
+        ..
     } = error
     else {
         panic!("{error:?}")

@@ -16,6 +16,7 @@ use support::hoard::{waiting, with};
 use support::{Observed, Probe, call_of, observed_context, run, sandbox};
 use toolcell_core::tool::LogSource;
 use toolcell_core::{CallResult, Limits, Policy, ToolError, ToolName};
+use toolcell_sandbox::LoadError;
 
 /// Returns the memory from 256 on, as text of one byte per value.
 const ANSWER_4: &str = "(call $text (i32.const 256) (i32.const 4))";
@@ -262,9 +263,38 @@ async fn exit_ends_only_the_call() {
         "(call $exit (i32.const 1)) unreachable",
     );
     let (result, observed) = run(&probe, Policy::default()).await;
-    let cause = "exited with status 1".to_owned();
-    assert_eq!(result, Err(ToolError::Crashed { cause }));
+    assert_eq!(result, Err(ToolError::crashed("exited with status 1")));
     observed.receipt();
+}
+
+#[tokio::test]
+async fn crash_reports_the_last_message_on_standard_error() {
+    for (source, message) in [("stderr", Some("emx")), ("stdout", None)] {
+        let mut probe = writing(source, 2, 4);
+        probe.run = probe.run.replace(ANSWER_4, "unreachable");
+        let (result, observed) = run(&probe, Policy::default()).await;
+        let Err(error @ ToolError::Crashed { output, .. }) = &result else {
+            panic!("{result:?}")
+        };
+        assert_eq!(output.as_deref(), message);
+        let advises = error.for_model().contains("will crash it again");
+        assert_eq!(advises, message.is_none(), "{}", error.for_model());
+        observed.receipt();
+    }
+}
+
+#[tokio::test]
+async fn output_of_failing_definitions_is_in_the_error() {
+    let mut probe = writing("stderr", 1, 4);
+    let text = "(i32.store (i32.const 1024) (i32.const 0x0a786d65))";
+    let write = "(call $write (call $get) (i32.const 1024) (i32.const 4) (i32.const 512))";
+    probe.definitions = format!("{text} {write} unreachable");
+    let error = support::load(&support::sandbox(), &probe).await.unwrap_err();
+    let LoadError::Definitions { source, log } = error else {
+        panic!("{error:?}")
+    };
+    assert!(matches!(source, ToolError::Crashed { output: Some(_), .. }), "{source:?}");
+    assert_eq!(log, "emx\n");
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn invoke(invocation: &Invocation) -> CallResult {
             }
         },
     };
-    ended.unwrap_or_else(|Panicked { cause }| CallResult::failed(ToolError::Crashed { cause }))
+    ended.unwrap_or_else(|Panicked { cause }| CallResult::failed(ToolError::crashed(cause)))
 }
 
 /// Makes the content of a result readable for the model: empty texts are removed, and the structured result stands in if
@@ -193,12 +193,7 @@ mod tests {
     #[tokio::test]
     async fn panic_in_a_tool_is_an_error_of_the_call() {
         let error = invoke_quietly(invocation(tool("t", |_| panic!("out of luck\nat line 3")), 1)).await;
-        assert_eq!(
-            error,
-            Some(ToolError::Crashed {
-                cause: "out of luck".into()
-            })
-        );
+        assert_eq!(error, Some(ToolError::crashed("out of luck")));
     }
 
     #[tokio::test(start_paused = true)]

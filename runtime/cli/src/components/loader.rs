@@ -446,9 +446,16 @@ fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec
 
 fn cannot_load(label: &str, error: LoadError) -> Failure {
     let hint = error.hint();
-    Failure::new(Exit::Component, text!("`{}` cannot be loaded", label))
-        .because(error)
-        .hints(hint)
+    let log = match &error {
+        LoadError::Definitions { log, .. } => log.trim_end().to_owned(),
+        _ => String::new(),
+    };
+    let failure = Failure::new(Exit::Component, text!("`{}` cannot be loaded", label)).because(error);
+    let failure = match log.as_str() {
+        "" => failure,
+        log => failure.why(text!("it wrote: {}", log)),
+    };
+    failure.hints(hint)
 }
 
 fn unusable_secrets(name: &str, error: InvalidBinding) -> Failure {

@@ -48,8 +48,11 @@ impl Redactor {
             ToolError::InvalidArguments { message }
             | ToolError::Unavailable { message }
             | ToolError::Failed { message }
-            | ToolError::Host { message }
-            | ToolError::Crashed { cause: message } => self.string(message),
+            | ToolError::Host { message } => self.string(message),
+            ToolError::Crashed { cause, output } => {
+                self.string(cause);
+                output.iter_mut().for_each(|text| self.string(text));
+            }
             ToolError::Denied { message, hint } => {
                 self.string(message);
                 hint.iter_mut().for_each(|text| self.string(text));
@@ -80,6 +83,7 @@ impl Redactor {
             denials,
             omitted: _,
             agent: _,
+            needed_memory: _,
         } = receipt;
         hosts.iter_mut().for_each(|host| self.string(host));
         for FileTouched { path, write: _ } in files {
@@ -162,6 +166,7 @@ mod tests {
             },
             ToolError::Crashed {
                 cause: message.clone(),
+                output: Some(message.clone()),
             },
             ToolError::Host { message },
         ] {

@@ -55,10 +55,13 @@ pub enum ToolError {
         limit: Limit,
     },
     /// The tool crashed: a trap, or a violation of the component model.
-    #[error("the tool crashed: {cause}")]
+    #[error("the tool crashed: {cause}{}", after(.output.as_deref()))]
     Crashed {
         /// Cause reported by the engine, one line.
         cause: String,
+        /// Last message on standard error, one line: that of an exception which the tool did not catch.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<String>,
     },
     /// The call was cancelled before it ended.
     #[error("the call was cancelled")]
@@ -69,6 +72,11 @@ pub enum ToolError {
         /// Chain of causes.
         message: String,
     },
+}
+
+/// The last message of a tool that crashed, as the end of a sentence.
+fn after(output: Option<&str>) -> String {
+    output.map_or_else(String::new, |output| format!(", after the message: {output}"))
 }
 
 /// A limit that ended a call, with its configured value.
@@ -125,6 +133,14 @@ impl ToolError {
         }
     }
 
+    /// Creates the error of a crash without output.
+    pub fn crashed(cause: impl Into<String>) -> Self {
+        Self::Crashed {
+            cause: cause.into(),
+            output: None,
+        }
+    }
+
     /// Creates an internal error with its chain of causes.
     pub fn host(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Host {
@@ -175,8 +191,12 @@ impl ToolError {
             Self::Limit { limit } => {
                 format!("Error: the tool was stopped by a limit: {limit}. Ask it for less at once.")
             }
-            Self::Crashed { cause } => {
+            Self::Crashed { cause, output: None } => {
                 format!("Error: the tool crashed ({cause}). The same arguments will crash it again.")
+            }
+            // An exception says itself what was wrong, which may pass.
+            Self::Crashed { cause, output } => {
+                format!("Error: the tool crashed ({cause}){}", after(output.as_deref()))
             }
             Self::Cancelled => {
                 "Error: the call was cancelled before it ended; its effects are unknown.".into()
@@ -243,9 +263,17 @@ mod tests {
                 "Error: the tool was stopped by a limit: more than 5 bytes of memory. Ask it for less at once.",
             ),
             (
-                ToolError::Crashed { cause: message() },
+                ToolError::crashed("why"),
                 "crashed",
                 "Error: the tool crashed (why). The same arguments will crash it again.",
+            ),
+            (
+                ToolError::Crashed {
+                    cause: message(),
+                    output: Some("ValueError: boom".into()),
+                },
+                "crashed",
+                "Error: the tool crashed (why), after the message: ValueError: boom",
             ),
             (
                 ToolError::Cancelled,

@@ -22,6 +22,10 @@ pub struct Receipt {
     /// Peak of the host's share of that memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub peak_host_memory: u64,
+    /// Total memory that a refused request would have needed, the largest of them: the memory limit was at least this much
+    /// too low. 0 if none was refused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub needed_memory: u64,
     /// Size of the arguments.
     pub bytes_in: u64,
     /// Size of the returned content.
@@ -143,6 +147,7 @@ impl Receipt {
             cpu_us,
             peak_memory,
             peak_host_memory,
+            needed_memory,
             bytes_in,
             bytes_out,
             log_bytes,
@@ -166,6 +171,7 @@ impl Receipt {
         }
         self.peak_memory = self.peak_memory.max(peak_memory);
         self.peak_host_memory = self.peak_host_memory.max(peak_host_memory);
+        self.needed_memory = self.needed_memory.max(needed_memory);
         for host in hosts {
             self.note_host(host);
         }
@@ -276,6 +282,7 @@ mod tests {
             cpu_us: n,
             peak_memory: n,
             peak_host_memory: n,
+            needed_memory: n,
             bytes_in: n,
             bytes_out: n,
             log_bytes: n,
@@ -315,8 +322,12 @@ mod tests {
             assert_eq!(sum[field], 3, "{field}");
         }
         assert_eq!(
-            (&sum["peak_memory"], &sum["peak_host_memory"]),
-            (&2.into(), &2.into())
+            (
+                &sum["peak_memory"],
+                &sum["peak_host_memory"],
+                &sum["needed_memory"]
+            ),
+            (&2.into(), &2.into(), &2.into())
         );
         for field in ["hosts", "files", "buckets", "denials"] {
             assert_eq!(sum[field].as_array().unwrap().len(), 2, "{field}");

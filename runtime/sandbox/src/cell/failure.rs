@@ -35,15 +35,11 @@ pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits
             Trap::StackOverflow => limit(Limit::Stack(WASM_STACK as u64)),
             // The standard libraries of most languages trap this way if memory.grow fails.
             Trap::UnreachableCodeReached if let Some(refused) = account.refused() => refused.into_error(),
-            trap => ToolError::Crashed {
-                cause: trap.to_string(),
-            },
+            trap => ToolError::crashed(trap.to_string()),
         };
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        return ToolError::Crashed {
-            cause: format!("exited with status {}", exit.0),
-        };
+        return ToolError::crashed(format!("exited with status {}", exit.0));
     }
     if error.is::<PoolConcurrencyLimitError>() {
         return busy();
@@ -55,9 +51,7 @@ pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits
     if let Some(refused) = untyped.or_else(|| account.refused()) {
         return refused.into_error();
     }
-    ToolError::Crashed {
-        cause: cut(one_line(&error.root_cause().to_string()), MAX_CAUSE),
-    }
+    ToolError::crashed(cut(one_line(&error.root_cause().to_string()), MAX_CAUSE))
 }
 
 /// Returns the guest's backtrace, innermost function first, as far as the engine knows it. The names come from the

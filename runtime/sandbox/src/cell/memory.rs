@@ -38,6 +38,8 @@ struct Usage {
     objects: u64,
     peak: u64,
     peak_host: u64,
+    /// Largest total that the limit of the call refused.
+    needed: u64,
     /// Last refusal. A guest may tolerate it; if it traps instead, this is the reason.
     refused: Option<OutOfMemory>,
     /// True if the objects in the table exceed the limit of the call.
@@ -109,7 +111,9 @@ impl Usage {
 
     /// Takes bytes from the limit of the call and from the pool.
     fn take(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
-        let refused = if self.sum().saturating_add(bytes) > self.limit {
+        let total = self.sum().saturating_add(bytes);
+        let refused = if total > self.limit {
+            self.needed = self.needed.max(total);
             OutOfMemory::Limit(Limit::Memory(self.limit))
         } else if self.pool.take(bytes) {
             return Ok(());
@@ -143,6 +147,7 @@ impl MemoryAccount {
             objects: 0,
             peak: 0,
             peak_host: 0,
+            needed: 0,
             refused: None,
             overdrawn: false,
         })))
@@ -196,6 +201,7 @@ impl MemoryAccount {
         };
         let in_pool = usage.pool.overdraw(more);
         let refused = if usage.sum() > usage.limit {
+            usage.needed = usage.needed.max(usage.sum());
             OutOfMemory::Limit(Limit::Memory(usage.limit))
         } else if in_pool {
             usage.note_peak();
@@ -218,6 +224,11 @@ impl MemoryAccount {
     pub(crate) fn peaks(&self) -> (u64, u64) {
         let usage = self.lock();
         (usage.peak, usage.peak_host)
+    }
+
+    /// Returns the largest total that the limit of the call refused, or 0.
+    pub(crate) fn needed(&self) -> u64 {
+        self.lock().needed
     }
 
     /// Records a refusal of something that this account does not count.
@@ -305,6 +316,7 @@ mod tests {
         assert_eq!(account.grow_guest(1), Err(limit));
         assert_eq!(account.reserve(1).unwrap_err(), limit);
         assert_eq!((account.refused(), account.overdrawn()), (Some(limit), None));
+        assert_eq!(account.needed(), 101);
         drop(held);
         account.grow_guest(30).unwrap();
         assert_eq!(account.peaks(), (100, 60));
@@ -317,7 +329,9 @@ mod tests {
         let pool = MemoryPool::new(u64::MAX);
         let account = account(100, &pool);
         assert!(account.set_objects(100));
+        assert_eq!(account.needed(), 0);
         assert!(!account.set_objects(101));
+        assert_eq!(account.needed(), 101);
         assert_eq!(account.overdrawn(), Some(OutOfMemory::Limit(Limit::Memory(100))));
         assert!(!account.set_objects(1), "an overdrawn call ends");
         assert_eq!(

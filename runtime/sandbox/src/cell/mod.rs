@@ -4,6 +4,7 @@ pub(crate) mod environment;
 pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fuel;
+pub(crate) mod last_message;
 pub(crate) mod limiter;
 pub(crate) mod memory;
 pub(crate) mod objects;
@@ -241,7 +242,11 @@ impl CellRunner {
             if let Some(backtrace) = failure::backtrace(&error) {
                 state.output.log_host(backtrace);
             }
-            failure::of_engine(&error, &state.account, limits)
+            let mut error = failure::of_engine(&error, &state.account, limits);
+            if let ToolError::Crashed { output, .. } = &mut error {
+                *output = state.output.last_message();
+            }
+            error
         })?;
         store.data_mut().settle();
         if let Some(refused) = guard.account.overdrawn() {
@@ -300,6 +305,7 @@ impl ReceiptGuard {
         self.close();
         let mut receipt = std::mem::take(&mut *self.recorder.lock());
         (receipt.peak_memory, receipt.peak_host_memory) = self.account.peaks();
+        receipt.needed_memory = self.account.needed();
         receipt.wall_us = micros(self.meter.wall());
         receipt.cpu_us = micros(self.meter.cpu());
         self.recorder.redactor().receipt(&mut receipt);

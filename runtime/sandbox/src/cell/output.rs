@@ -18,6 +18,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::{log, progress};
+use crate::cell::last_message::LastMessage;
 
 /// Maximum number of lines of one call, whatever their length, because the observer handles each of them.
 pub(crate) const MAX_LINES: u32 = 1_000;
@@ -50,6 +51,7 @@ struct GuestOutputState {
     dropped_lines: u64,
     stdout: Stream,
     stderr: Stream,
+    last_message: LastMessage,
     redactor: Redactor,
     last_report: Option<Instant>,
     held_back: Option<Progress>,
@@ -83,6 +85,7 @@ impl GuestOutput {
             dropped_lines: 0,
             stdout: Stream::new(redactor),
             stderr: Stream::new(redactor),
+            last_message: LastMessage::default(),
             redactor: redactor.clone(),
             last_report: None,
             held_back: None,
@@ -117,6 +120,12 @@ impl GuestOutput {
             });
         }
         speech.written
+    }
+
+    /// Returns the last message that the guest wrote to standard error before it crashed.
+    pub(crate) fn last_message(&self) -> Option<String> {
+        self.finish();
+        self.lock().last_message.text.take()
     }
 
     /// Logs a complete message of the guest.
@@ -243,6 +252,9 @@ impl GuestOutputState {
         }
         let kept = text.len().min(self.room());
         let mut message = String::from_utf8_lossy(&text[..kept]).into_owned();
+        if source == LogSource::Stderr {
+            self.last_message.note(&message);
+        }
         let missing = missing + text.len() - kept;
         if missing > 0 {
             message.push_str(&format!(" [{missing} bytes cut]"));
@@ -528,5 +540,22 @@ mod tests {
         assert_eq!(done, [0, 50, 99]);
         let message = reports[0].message.as_ref().unwrap();
         assert_eq!(message.len(), MAX_PROGRESS_MESSAGE);
+    }
+
+    #[test]
+    fn last_message_is_redacted_and_bounded() {
+        let output = GuestOutput::new(
+            Arc::new(toolcell_core::tool::Unobserved),
+            10_000,
+            &Redactor::new([("token", SECRET)]),
+        );
+        output.write(LogSource::Stdout, b"not this\n");
+        let text = format!("{SECRET} {}", "x".repeat(1_000));
+        output.write(LogSource::Stderr, text.as_bytes());
+        let message = output.last_message().unwrap();
+        assert!(
+            !message.contains(SECRET) && message.ends_with("bytes cut]"),
+            "{message}"
+        );
     }
 }

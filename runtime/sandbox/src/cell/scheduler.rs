@@ -140,9 +140,7 @@ impl<T, F: Future<Output = Result<T, ToolError>>> Future for Scheduled<'_, F> {
 
 /// Returns the error of a panicked call. The panic message goes to the panic hook; the guest never sees it.
 fn panicked() -> ToolError {
-    ToolError::Crashed {
-        cause: "a host function failed unexpectedly".into(),
-    }
+    ToolError::crashed("a host function failed unexpectedly")
 }
 
 #[cfg(test)]

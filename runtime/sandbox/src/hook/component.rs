@@ -140,7 +140,7 @@ impl CellHook {
             Err(mut error) => {
                 redactor.error(&mut error);
                 Err(match error {
-                    ToolError::Crashed { cause } => format!("it crashed: {cause}"),
+                    error @ ToolError::Crashed { .. } => error.to_string().replacen("the tool", "it", 1),
                     other => other.to_string(),
                 })
             }

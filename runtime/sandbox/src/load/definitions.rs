@@ -1,11 +1,11 @@
 //! Definitions of a component's tools: read once, validated, cached.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::schema::SchemaError;
-use toolcell_core::tool::Hints;
+use toolcell_core::tool::{CallObserver, Hints, LogLine, LogSource};
 use toolcell_core::{Limits, Policy, Schema, ToolName, ToolSpec};
 use wasmtime::Store;
 
@@ -26,6 +26,9 @@ const MAX_TITLE: usize = 256;
 /// Maximum size of all annotations of a tool, in bytes.
 const MAX_ANNOTATIONS: usize = 16 << 10;
 
+/// Maximum size of what a component logs while it defines its tools, in bytes; its author reads it if that fails.
+const MAX_LOG: u64 = 8 << 10;
+
 /// Policy of the cell in which definitions are read: nothing granted, low limits. Fuel and time suffice for an
 /// interpreter to start.
 pub(crate) fn bare_policy() -> Policy {
@@ -33,10 +36,32 @@ pub(crate) fn bare_policy() -> Policy {
         limits: Limits {
             fuel: 1_000_000_000,
             wall_ms: 10_000,
-            log: 0,
+            log: MAX_LOG,
             ..Limits::default()
         },
         ..Policy::default()
+    }
+}
+
+/// What a component logs while it defines its tools.
+#[derive(Debug, Default)]
+pub(crate) struct DefinitionLog(Mutex<String>);
+
+impl DefinitionLog {
+    /// Returns the lines, at most [`MAX_LOG`] bytes and a line end for each.
+    pub(crate) fn take(&self) -> String {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl CallObserver for DefinitionLog {
+    fn log(&self, line: LogLine) {
+        if line.source == LogSource::Host {
+            return;
+        }
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push_str(&line.message);
+        lines.push('\n');
     }
 }
 
@@ -305,7 +330,10 @@ mod tests {
         let policy = bare_policy();
         assert_eq!(policy.grants, toolcell_core::Grants::default());
         let (bare, normal) = (policy.limits, Limits::default());
-        assert_eq!((bare.fuel, bare.wall_ms, bare.log), (1_000_000_000, 10_000, 0));
+        assert_eq!(
+            (bare.fuel, bare.wall_ms, bare.log),
+            (1_000_000_000, 10_000, MAX_LOG)
+        );
         assert!(bare.fuel < normal.fuel && bare.wall_ms < normal.wall_ms);
     }
 }
