@@ -296,7 +296,7 @@ impl ServerObserver for CallLog {
             self.tell(format!("an access of `{tool}` was denied; {hint}"));
         }
         if let Some(error) = error
-            && let Some(hint) = self.hints.of_limit(tool.as_str(), error)
+            && let Some(hint) = self.hints.of_limit(tool.as_str(), &receipt, error)
         {
             self.tell(format!("a call of `{tool}` was {error}; {hint}"));
         }

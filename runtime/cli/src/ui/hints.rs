@@ -21,6 +21,22 @@ use crate::ui::render::receipt;
 /// Denial in a receipt of a tool that requested its directories and has none.
 const DIRECTORIES: &str = "directories";
 
+/// Denials in a receipt of a tool that wanted a socket, or to look up a name.
+const SOCKETS: [&str; 2] = ["socket", "dns"];
+
+/// Words by which an error says that a file was not found: those of the SDK, of C libraries, Rust, Go, Python and
+/// JavaScript. Interpreters look for files on other occasions, too, such as the source lines of a stack trace.
+const NO_FILE: [&str; 8] = [
+    "no files are granted",
+    "no such file",
+    "file not found",
+    "does not exist",
+    "pre-opened",
+    "preopened",
+    "enoent",
+    "enotcapable",
+];
+
 /// Component of a tool, as needed for hints.
 #[derive(Clone)]
 struct Known {
@@ -30,6 +46,25 @@ struct Known {
     /// True if it can request files and has no directory. Without a directory there is no path to request, and no
     /// denial.
     without_files: bool,
+    limits: Limits,
+    /// HTTP grants for `https` alone, with their hosts.
+    https_only: Vec<(String, Grant)>,
+}
+
+impl Known {
+    /// Returns the grant that allows `https` to the host of this one, which is for `http`.
+    fn https_only(&self, grant: &Grant) -> Option<&Grant> {
+        let Grant::Http(asked) = grant else { return None };
+        if asked.schemes.iter().any(|scheme| scheme == "https") {
+            return None;
+        }
+        let mut grants = self.https_only.iter();
+        let granted = grants.find(|(host, _)| match host.strip_prefix('*') {
+            Some(below) => asked.host.ends_with(below),
+            None => asked.host.eq_ignore_ascii_case(host),
+        });
+        granted.map(|(_, grant)| grant)
+    }
 }
 
 /// Hints per tool that allow denied accesses.
@@ -53,9 +88,17 @@ impl AllowHints {
             };
             let has_directory =
                 (loaded.settings.grants.iter()).any(|line| matches!(line.grant, Grant::Dir { .. }));
+            let https_only = (loaded.settings.grants.iter()).filter_map(|line| match &line.grant {
+                Grant::Http(http) if http.schemes.is_empty() || http.schemes == ["https"] => {
+                    Some((http.host.clone(), line.grant.clone()))
+                }
+                _ => None,
+            });
             let known = Known {
                 component: loaded.settings.name.clone(),
                 configured,
+                limits: loaded.settings.limits.limits.clone(),
+                https_only: https_only.collect(),
                 without_files: !has_directory && loaded.component.abilities().contains(&Ability::Files),
             };
             for tool in &loaded.tools {
@@ -71,7 +114,7 @@ impl AllowHints {
     /// Returns hints that allow the denied accesses of this call, or raise the limit it reached.
     pub(crate) fn of(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
         let mut hints = self.of_denials(tool, receipt, error);
-        hints.extend(error.and_then(|error| self.of_limit(tool, error)));
+        hints.extend(error.and_then(|error| self.of_limit(tool, receipt, error)));
         hints
     }
 
@@ -82,10 +125,25 @@ impl AllowHints {
         };
         let component = &known.component;
         let file = self.user_file.as_deref().filter(|_| known.configured);
-        let mut hints = receipt::allow_hints(receipt, component, file);
+        let mut hints = receipt::allow_hints(receipt, component, file, |grant| known.https_only(grant));
+        if receipt
+            .denials
+            .iter()
+            .any(|denial| SOCKETS.contains(&denial.what.as_str()))
+        {
+            hints.push(
+                "no grant allows sockets: a tool sends HTTP requests through `wasi:http`, which --grant http=HOST allows"
+                    .into(),
+            );
+        }
         // The tool requested its directories and has none. This is observed by the host, not claimed by the tool.
         let asked_for_files = receipt.denials.iter().any(|denial| denial.what == DIRECTORIES);
-        if known.without_files && asked_for_files && error.is_some() {
+        let has_no_file = |error: &ToolError| {
+            let text = error.to_string().to_ascii_lowercase();
+            !matches!(error, ToolError::InvalidArguments { .. })
+                && NO_FILE.iter().any(|words| text.contains(words))
+        };
+        if known.without_files && asked_for_files && error.is_some_and(has_no_file) {
             let allow = receipt::allow(
                 &Grant::Dir {
                     host: ".".into(),
@@ -103,13 +161,13 @@ impl AllowHints {
     }
 
     /// Returns the hint that raises the limit which ended this call.
-    pub(crate) fn of_limit(&self, tool: &str, error: &ToolError) -> Option<String> {
+    pub(crate) fn of_limit(&self, tool: &str, receipt: &Receipt, error: &ToolError) -> Option<String> {
         let ToolError::Limit { limit } = error else {
             return None;
         };
         let known = self.tools.get(tool)?;
         let component = &known.component;
-        let (name, value) = limit_setting(limit)?;
+        let (name, value) = limit_setting(limit, receipt, &known.limits)?;
         let flag = value.replace(' ', "");
         Some(match self.user_file.as_deref().filter(|_| known.configured) {
             // A flag without a name does not apply to a component of a project.
@@ -207,8 +265,9 @@ impl BudgetHints {
     }
 }
 
-/// Returns the setting behind a limit, and twice its value, or the default of a limit of 0.
-fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
+/// Returns the setting behind a limit, and a value for it: what the call needed, as far as its receipt says, or else twice
+/// the limit, or the default of a limit of 0. There is none if the rest of a budget was less than the limit.
+fn limit_setting(limit: &Limit, receipt: &Receipt, limits: &Limits) -> Option<(&'static str, String)> {
     let (name, value) = match *limit {
         Limit::Fuel(n) => ("fuel", n),
         Limit::WallTimeMs(n) => ("wall", n),
@@ -218,11 +277,26 @@ fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
         Limit::Output(n) => ("output", n),
         _ => return None,
     };
+    if value < limits::get(limits, name) {
+        return None;
+    }
+    let needed = match limit {
+        Limit::Memory(_) => receipt.needed_memory,
+        Limit::Output(_) => receipt.bytes_out,
+        _ => 0,
+    };
     let more = match value {
+        _ if needed > value => round_up(needed),
         0 => limits::get(&Limits::default(), name),
         value => value.saturating_mul(2),
     };
-    Some((name, limits::shown(name, more)))
+    Some((name, limits::exactly(name, more)))
+}
+
+/// Rounds bytes up to whole KiB, and from 1 MiB on to whole MiB.
+fn round_up(bytes: u64) -> u64 {
+    let unit = if bytes < 1 << 20 { 1 << 10 } else { 1 << 20 };
+    bytes.checked_next_multiple_of(unit).unwrap_or(bytes)
 }
 
 #[cfg(test)]
@@ -231,14 +305,46 @@ mod tests {
 
     #[test]
     fn hint_for_a_limit_is_above_it() {
-        let setting = |limit| limit_setting(&limit);
+        let none = Limits {
+            memory: 0,
+            output: 0,
+            wall_ms: 0,
+            ..Limits::default()
+        };
+        let setting = |limit| limit_setting(&limit, &Receipt::default(), &none);
         for (limit, expected) in [
             (Limit::Memory(0), ("memory", "256 MiB")),
             (Limit::Output(0), ("output", "4 MiB")),
-            (Limit::Output(1), ("output", "2 B")),
+            (Limit::Output(1), ("output", "2")),
             (Limit::WallTimeMs(2_000), ("wall", "4 s")),
         ] {
             assert_eq!(setting(limit), Some((expected.0, expected.1.to_owned())));
+        }
+    }
+
+    #[test]
+    fn hint_for_a_limit_proposes_what_the_call_needed() {
+        let limits = Limits::default();
+        let receipt = Receipt {
+            needed_memory: (1 << 30) + 1,
+            bytes_out: (5 << 20) - 1,
+            ..Receipt::default()
+        };
+        let setting =
+            |limit, receipt: &Receipt| limit_setting(&limit, receipt, &limits).map(|(_, value)| value);
+        let memory = Limit::Memory(limits.memory);
+        assert_eq!(setting(memory, &receipt).as_deref(), Some("1025 MiB"));
+        assert_eq!(setting(memory, &Receipt::default()).as_deref(), Some("512 MiB"));
+        let output = Limit::Output(limits.output);
+        assert_eq!(setting(output, &receipt).as_deref(), Some("5 MiB"));
+    }
+
+    #[test]
+    fn limit_that_a_budget_lowered_is_not_proposed_to_be_raised() {
+        let limits = Limits::default();
+        for (wall, is_own) in [(limits.wall_ms, true), (limits.wall_ms - 1, false)] {
+            let setting = limit_setting(&Limit::WallTimeMs(wall), &Receipt::default(), &limits);
+            assert_eq!(setting.is_some(), is_own, "{wall}");
         }
     }
 
@@ -248,6 +354,8 @@ mod tests {
             component: "x".into(),
             configured: false,
             without_files: true,
+            limits: Limits::default(),
+            https_only: Vec::new(),
         };
         let hints = AllowHints {
             tools: BTreeMap::from([("x".into(), known)]),
@@ -264,11 +372,50 @@ mod tests {
             }],
             ..Receipt::default()
         };
+        let not_found = ToolError::Failed {
+            message: "[Errno 44] No such file or directory: 'a.txt'".into(),
+        };
         assert_eq!(
-            hints.of("x", &asked, Some(&claim)),
+            hints.of("x", &asked, Some(&not_found)),
             ["no directory is granted to it; if it needs files here, allow it with --grant read=."]
         );
         assert_eq!(hints.of("x", &asked, None), [] as [&str; 0]);
+        // An interpreter looks for source files to show an exception.
+        let syntax = ToolError::Crashed {
+            cause: "unreachable".into(),
+            output: Some("json.JSONDecodeError: Expecting value: line 1 column 2".into()),
+        };
+        assert_eq!(hints.of("x", &asked, Some(&syntax)), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn denied_socket_is_explained() {
+        let known = Known {
+            component: "x".into(),
+            configured: false,
+            without_files: false,
+            limits: Limits::default(),
+            https_only: Vec::new(),
+        };
+        let hints = AllowHints {
+            tools: BTreeMap::from([("x".into(), known)]),
+            user_file: None,
+        };
+        let denial = |what: &str| Denial {
+            what: what.into(),
+            target: "tcp over ipv4".into(),
+            allow_with: None,
+            denied_by: None,
+        };
+        let receipt = Receipt {
+            denials: vec![denial("socket"), denial("dns")],
+            ..Receipt::default()
+        };
+        let shown = hints.of("x", &receipt, None);
+        assert!(
+            shown.len() == 1 && shown[0].starts_with("no grant allows sockets"),
+            "{shown:?}"
+        );
     }
 
     #[test]

@@ -91,7 +91,8 @@ impl CallEgress {
             return Err(Error::HttpRequestDenied);
         }
         let Some(scope) = self.egress.rules.scope(method.as_str(), &target) else {
-            self.egress.note_denial(&self.recorder, &method, &target, false);
+            self.egress
+                .note_denial(&self.recorder, &method, &target, false, hop);
             return Err(Error::HttpRequestDenied);
         };
         if hop.number > MAX_HOPS {

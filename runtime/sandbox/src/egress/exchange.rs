@@ -73,7 +73,7 @@ pub(super) async fn send(
         .take(MAX_ADDRESSES)
         .collect();
     if has_none {
-        egress.note_denial(&recorder, &method, &target, true);
+        egress.note_denial(&recorder, &method, &target, true, hop);
     }
     if allowed.is_empty() {
         return Err(Error::DestinationIpProhibited);

@@ -308,7 +308,9 @@ fn grant_for(method: &str, target: &Target, path: &str, private: bool) -> Option
             Host::Ip(ip) => address::reach(*ip) != Reach::Public,
             Host::Name(name) => !address::is_public_name(name),
         };
-    let never = matches!(&target.host, Host::Ip(ip) if address::reach(*ip) == Reach::Nowhere);
+    // A service that issues credentials is granted by those who know that they need it.
+    let never = matches!(&target.host, Host::Ip(ip)
+        if matches!(address::reach(*ip), Reach::Nowhere | Reach::Metadata));
     let nameable = method.bytes().all(|b| b.is_ascii_uppercase());
     (nameable && !never).then(|| HttpGrant {
         host: target.host.to_string(),
@@ -627,8 +629,14 @@ mod tests {
             assert_eq!(grant.to_string(), line);
             assert!(allowed(line, method, url), "{line}");
         }
-        let nowhere = Target::parse("http://0.0.0.0/").unwrap();
-        assert_eq!(Rules::default().proposal("GET", &nowhere, false), None);
+        for url in [
+            "http://0.0.0.0/",
+            "http://169.254.169.254/latest/",
+            "http://[fe80::1]/",
+        ] {
+            let never = Target::parse(url).unwrap();
+            assert_eq!(Rules::default().proposal("GET", &never, false), None, "{url}");
+        }
     }
 
     #[test]

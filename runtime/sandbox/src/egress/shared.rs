@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use http::{Method, Request};
 use tokio::sync::Semaphore;
-use toolcell_core::Redactor;
 use toolcell_core::denial::HttpDenial;
 use toolcell_core::policy::{HttpGrant, Limits};
+use toolcell_core::{Grant, Redactor};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
+use super::address::is_public_address;
 use super::network::Transport;
 use super::redirect::{Hop, Redirects};
 use super::rules::{Rules, Scope};
 use super::secrets::{BoundSecrets, Treatment};
-use super::target::Target;
+use super::target::{Host, Target};
 use crate::cell::memory::{OutOfMemory, Reservation};
 use crate::cell::receipt::ReceiptRecorder;
 
@@ -87,15 +88,18 @@ impl Egress {
         self.secrets.redactor()
     }
 
-    /// Records a denied request, with the grant that would allow it.
+    /// Records a denied request, with the grant that would allow it. A server that redirects to an address that is not
+    /// public must not have the user asked for that grant.
     pub(super) fn note_denial(
         &self,
         recorder: &ReceiptRecorder,
         method: &Method,
         target: &Target,
         private: bool,
+        hop: Hop,
     ) {
-        let grant = self.rules.proposal(method.as_str(), target, private);
+        let grant = (self.rules.proposal(method.as_str(), target, private))
+            .filter(|grant| hop == Hop::default() || !names_private(grant, target));
         let line = grant
             .map(|grant| grant.to_string())
             .filter(|line| line.len() <= MAX_PROPOSAL && self.redactor().text(line) == line.as_str());
@@ -149,6 +153,12 @@ impl Egress {
         let path: String = path.chars().take(SHOWN_PATH).collect();
         format!("{method} {}://{}{path}", target.scheme, target.authority())
     }
+}
+
+/// Returns `true` if a grant reaches more than public addresses.
+fn names_private(grant: &Grant, target: &Target) -> bool {
+    let is_private = matches!(&target.host, Host::Ip(ip) if !is_public_address(*ip));
+    is_private || matches!(grant, Grant::Http(HttpGrant { private: true, .. }))
 }
 
 /// Timeouts of the phases of an exchange. A guest may request shorter ones; the deadline of the call overrides all of

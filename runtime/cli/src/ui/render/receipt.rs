@@ -63,8 +63,14 @@ fn named(verb: &'static str, names: Vec<Text>) -> Option<Text> {
 /// Returns a hint for each denial: a flag and a configuration line that allow it, or the line that denies it.
 ///
 /// `component` is the name of the component in the configuration; `configuration` is the path of the user's file, or
-/// `None` for a component that is only named on the command line.
-pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Option<&str>) -> Vec<String> {
+/// `None` for a component that is only named on the command line. `https_only` returns the grant for `https` that a
+/// request over `http` missed.
+pub(crate) fn allow_hints<'a>(
+    receipt: &Receipt,
+    component: &str,
+    configuration: Option<&str>,
+    https_only: impl Fn(&Grant) -> Option<&'a Grant>,
+) -> Vec<String> {
     let mut hints = Vec::new();
     for denial in &receipt.denials {
         if let Some(by) = &denial.denied_by {
@@ -82,7 +88,10 @@ pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Opt
         else {
             continue;
         };
-        let hint = allow(&grant, component, configuration);
+        let mut hint = allow(&grant, component, configuration);
+        if let Some(granted) = https_only(&grant) {
+            hint = format!("`{granted}` allows https alone, and the request is for http; {hint}");
+        }
         if !hints.contains(&hint) {
             hints.push(hint);
         }
@@ -163,14 +172,36 @@ mod tests {
             ..Receipt::default()
         };
         assert_eq!(
-            allow_hints(&receipt, "fetch", Some("~/.config/toolcell/config.toml")),
+            allow_hints(&receipt, "fetch", Some("~/.config/toolcell/config.toml"), |_| {
+                None
+            }),
             [
                 "allow it with --grant fetch:http=https://example.com\nor, in ~/.config/toolcell/config.toml: [tools.fetch] grants = [\"http=https://example.com\"]"
             ]
         );
         assert_eq!(
-            allow_hints(&receipt, "x", None),
+            allow_hints(&receipt, "x", None, |_| None),
             ["allow it with --grant http=https://example.com"]
+        );
+    }
+
+    #[test]
+    fn grant_of_https_alone_is_named_with_a_request_for_http() {
+        let receipt = Receipt {
+            denials: vec![Denial {
+                what: "http".into(),
+                target: "x".into(),
+                allow_with: Some("http=http://example.com".into()),
+                denied_by: None,
+            }],
+            ..Receipt::default()
+        };
+        let granted: Grant = "http=example.com".parse().unwrap();
+        assert_eq!(
+            allow_hints(&receipt, "x", None, |_| Some(&granted)),
+            [
+                "`http=example.com` allows https alone, and the request is for http; allow it with --grant http=http://example.com"
+            ]
         );
     }
 
@@ -187,7 +218,7 @@ mod tests {
             ..Receipt::default()
         };
         assert_eq!(
-            allow_hints(&receipt, "x", None),
+            allow_hints(&receipt, "x", None, |_| None),
             ["`/private/key\\u{60} is yours, and \\u{60}x` is denied by `deny=private` (config.toml:1)"]
         );
     }

@@ -105,7 +105,28 @@ async fn every_hop_is_checked_like_a_first_request() {
         caller.get("http://a.example/").await.unwrap();
         let error = caller.get(location).await.unwrap_err();
         assert!(matches!(error, Error::HttpRequestDenied), "{location}: {error}");
+        assert_eq!(caller.denials().pop().unwrap().1, None, "{location}");
         assert_eq!(network.connected().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn grant_is_proposed_for_a_redirect_to_a_public_host_alone() {
+    for (location, proposed) in [
+        ("http://b.example/x", Some("http=http://b.example")),
+        ("http://10.0.0.1/x", None),
+        ("http://nas.local/x", None),
+    ] {
+        let (network, _server) = network(move |_| found(location)).await;
+        let mut caller = Caller::new(&network, &["http=http://a.example"]);
+        caller.get("http://a.example/").await.unwrap();
+        caller.get(location).await.unwrap_err();
+        let denial = caller.denials().pop().unwrap();
+        assert_eq!(denial.1.as_deref(), proposed, "{location}");
+        // The same request is proposed if nobody redirected to it.
+        let mut caller = Caller::new(&network, &["http=http://a.example"]);
+        caller.get(location).await.unwrap_err();
+        assert!(caller.denials().pop().unwrap().1.is_some(), "{location}");
     }
 }
 
