@@ -119,7 +119,7 @@ pub struct BucketGrant {
 ///
 /// | limit | unit | default | reason |
 /// |---|---|---|---|
-/// | `fuel` | about one instruction each | 20,000,000,000 | about ten seconds of work; the wall time ends most runaways first |
+/// | `fuel` | about one instruction each | 1,000,000,000,000 | more than any language computes in the wall time, which is the first limit |
 /// | `wall_ms` | milliseconds | 30,000 | longer than a slow web page, short enough for a waiting user |
 /// | `memory` | bytes: linear memories, tables, and what the host holds for the call | 256 MiB | a language runtime and a large document beside it |
 /// | `output` | bytes | 4 MiB | more than any context window holds; the loop truncates further for the model |
@@ -163,7 +163,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            fuel: 20_000_000_000,
+            fuel: 1_000_000_000_000,
             wall_ms: 30_000,
             memory: 256 << 20,
             output: 4 << 20,

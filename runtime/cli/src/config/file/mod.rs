@@ -307,7 +307,7 @@ pub(crate) struct LimitsTable {
     /// Wall time, including waiting (default 30s).
     #[schemars(with = "Option<Span>")]
     pub(crate) wall: Option<Spanned<Span>>,
-    /// Fuel, about one unit per instruction (default 20 G).
+    /// Fuel, about one unit per instruction (default 1 T).
     #[schemars(with = "Option<Count>")]
     pub(crate) fuel: Option<Spanned<Count>>,
     /// Size of the result (default 4 MiB).
