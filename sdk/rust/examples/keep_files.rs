@@ -10,7 +10,7 @@ struct KeepFiles;
 impl Hook for KeepFiles {
     fn before_call(call: &mut Call, turn: &mut Turn) -> Result<Verdict> {
         match call.tool.as_str() {
-            "files_read" => call.default("max_lines", 200),
+            "files_read" => call.default("limit", 200),
             // Where the arguments lead, however they are spelled.
             "files_write" | "files_edit" if !is_scratch(&call.places) => {
                 turn.notify("the model wanted to write outside `scratch/`");
@@ -60,6 +60,6 @@ mod tests {
 
     #[test]
     fn reads_have_a_limit() {
-        assert_eq!(ask("files_read", "a").0.arguments["max_lines"], 200);
+        assert_eq!(ask("files_read", "a").0.arguments["limit"], 200);
     }
 }

@@ -97,6 +97,7 @@ pub use tool::{Definition, Hints, Tool};
 pub mod __private {
     pub use crate::answer::{answer, answer_schema};
     pub use crate::component::{Entry, assert_distinct_names, definitions, run};
+    pub use crate::error::{BoxableError, ConvertibleError};
     pub use crate::schema::{Parameters, with_format};
     pub use crate::tool::define;
 }

@@ -369,3 +369,75 @@ fn logs_are_kept_for_tests() {
     );
     assert_eq!(testing::logs(), []);
 }
+
+/// Fails with a text.
+#[tool]
+fn fails_with_text() -> Result<String, String> {
+    Err("no luck".into())
+}
+
+/// Fails with a borrowed text.
+#[tool]
+fn fails_with_str() -> Result<(), &'static str> {
+    Err("no luck")
+}
+
+/// Fails with an error like that of `anyhow`.
+#[tool]
+fn fails_with_box() -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    Err(std::io::Error::from(std::io::ErrorKind::PermissionDenied).into())
+}
+
+/// Fails with an error of the standard library.
+#[tool]
+fn fails_with_std() -> Result<u8, std::num::ParseIntError> {
+    "x".parse()
+}
+
+#[test]
+fn error_types_without_the_error_trait_are_converted() {
+    let failed = |answer: toolcell_sdk::Result<Output>| {
+        let error = answer.unwrap_err();
+        (error.kind(), error.message().to_owned())
+    };
+    let no_luck = (ErrorKind::Failed, "no luck".to_owned());
+    assert_eq!(failed(testing::call::<fails_with_text>(json!({}))), no_luck);
+    assert_eq!(failed(testing::call::<fails_with_str>(json!({}))), no_luck);
+    assert_eq!(
+        failed(testing::call::<fails_with_box>(json!({}))).0,
+        ErrorKind::Denied
+    );
+    assert!(
+        failed(testing::call::<fails_with_std>(json!({})))
+            .1
+            .contains("invalid digit")
+    );
+}
+
+/// A point.
+#[output]
+#[derive(Debug, PartialEq)]
+struct Point {
+    x: i32,
+    tags: Vec<String>,
+}
+
+/// A point with a borrowed name, which can only be written.
+#[output]
+struct Named<'a> {
+    name: &'a str,
+}
+
+#[test]
+fn output_that_borrows_nothing_can_be_read() {
+    let point = Point {
+        x: 1,
+        tags: vec!["a".into()],
+    };
+    let value = serde_json::to_value(&point).unwrap();
+    assert_eq!(serde_json::from_value::<Point>(value).unwrap(), point);
+    assert_eq!(
+        serde_json::to_value(Named { name: "a" }).unwrap(),
+        json!({"name": "a"})
+    );
+}

@@ -1,6 +1,6 @@
 //! `#[input]` and `#[output]`: derive the traits of a type with the SDK's copies of serde and schemars.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::quote;
 use syn::{Data, DeriveInput, Field, LitStr};
 
@@ -34,6 +34,11 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
                 ::toolcell_sdk::serde::Serialize
             )
         }
+        // Deserialize, for tests and values in buckets; a type that borrows cannot be read.
+        Direction::Output if !borrows(&item) => quote!(
+            ::toolcell_sdk::serde::Serialize,
+            ::toolcell_sdk::serde::Deserialize
+        ),
         Direction::Output => quote!(::toolcell_sdk::serde::Serialize),
     };
     quote! {
@@ -42,6 +47,15 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
         #[schemars(crate = "::toolcell_sdk::schemars")]
         #item
     }
+}
+
+/// Returns `true` if a lifetime or a reference is in the item.
+fn borrows(item: &TokenStream) -> bool {
+    item.clone().into_iter().any(|token| match token {
+        TokenTree::Group(group) => group.delimiter() != Delimiter::Bracket && borrows(&group.stream()),
+        TokenTree::Punct(punct) => matches!(punct.as_char(), '&' | '\''),
+        _ => false,
+    })
 }
 
 /// Replaces `#[format("...")]` over fields by what schemars reads.

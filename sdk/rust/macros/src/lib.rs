@@ -57,7 +57,8 @@ pub fn input(options: TokenStream, item: TokenStream) -> TokenStream {
     data::expand(data::Direction::Input, options.into(), item.into()).into()
 }
 
-/// Turns a structure or an enum into a result type: derives `serde::Serialize` and `schemars::JsonSchema`.
+/// Turns a structure or an enum into a result type: derives `serde::Serialize`, `schemars::JsonSchema` and, unless it has
+/// lifetimes, `serde::Deserialize`.
 #[proc_macro_attribute]
 pub fn output(options: TokenStream, item: TokenStream) -> TokenStream {
     data::expand(data::Direction::Output, options.into(), item.into()).into()

@@ -306,7 +306,11 @@ fn answer(output: &ReturnType, call: TokenStream) -> (Type, TokenStream) {
                 quote! {
                     match #call {
                         ::core::result::Result::Ok(value) => #answer(value),
-                        ::core::result::Result::Err(error) => ::core::result::Result::Err(error.into()),
+                        ::core::result::Result::Err(error) => {
+                            #[allow(unused_imports)]
+                            use ::toolcell_sdk::__private::{BoxableError as _, ConvertibleError as _};
+                            ::core::result::Result::Err((&error).conversion().convert(error))
+                        }
                     }
                 },
             )
