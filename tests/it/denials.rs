@@ -168,8 +168,12 @@ fn paths_of_builtin_tools_are_marked() {
         }
     }
     let expected = [
+        "files_copy",
+        "files_delete",
         "files_edit",
         "files_list",
+        "files_make_directory",
+        "files_move",
         "files_read",
         "files_search",
         "files_write",

@@ -369,7 +369,7 @@ async fn tool_works_on_an_overlay_as_on_the_directory_itself() {
     let mut policy = policy(&[&format!("write={}:/work", path_text(&host))]);
     policy.grants.dirs[0].overlay = Some(changes.clone());
     let tools = component.tools(Arc::new(policy));
-    let edit = json!({"path": "/work/notes.txt", "old": "two", "new": "three"});
+    let edit = json!({"path": "/work/notes.txt", "old_string": "two", "new_string": "three"});
     call(named(&tools, "files_edit"), edit).await.0.unwrap();
     let new = json!({"path": "/work/a/b.txt", "content": "b\n", "parents": true});
     call(named(&tools, "files_write"), new).await.0.unwrap();

@@ -285,7 +285,7 @@ fn guard_hook_protects_files_and_sets_default_argument() {
         .iter()
         .find(|event| event["tool"] == "files_read")
         .unwrap();
-    assert_eq!(read["arguments"]["max_lines"], 200);
+    assert_eq!(read["arguments"]["limit"], 200);
     let said = notices(&seen);
     assert_eq!(said, ["the model wanted to write outside `scratch/`"]);
     // It subscribes to one hook point; no other runs a cell.

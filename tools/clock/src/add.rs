@@ -21,7 +21,8 @@ pub(crate) struct Sum {
 /// time of day over a change of the clocks.
 #[tool(title = "Add to a date", read_only, idempotent)]
 pub(crate) fn clock_add(
-    /// A date or time: `2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00+01:00`, `now`, `today`.
+    /// A date or time: `2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00+01:00`, `now`, `yesterday`,
+    /// `next Monday 18:30`.
     start: String,
     /// Duration to add, such as `90 days`, `1 year 2 months`, `-36 hours`, `2 weeks`, or ISO 8601 such as `P1Y2M10DT2H`.
     duration: String,
@@ -51,7 +52,7 @@ pub(crate) fn clock_add(
 }
 
 /// True if a duration has units shorter than a day.
-fn has_time(span: &Span) -> bool {
+pub(crate) fn has_time(span: &Span) -> bool {
     let calendar = Span::new()
         .years(span.get_years())
         .months(span.get_months())

@@ -25,7 +25,8 @@ pub(crate) struct Difference {
 /// days and in seconds.
 #[tool(title = "Time between", read_only, idempotent)]
 pub(crate) fn clock_diff(
-    /// The start: `2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00+01:00`, `now`, `today`.
+    /// The start: `2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00+01:00`, `now`, `yesterday`,
+    /// `next Monday 18:30`.
     start: String,
     /// The end, in the same forms.
     end: String,

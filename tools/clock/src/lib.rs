@@ -4,6 +4,7 @@ mod add;
 mod diff;
 mod moment;
 mod now;
+mod relative;
 
 use add::clock_add;
 use diff::clock_diff;

@@ -1,14 +1,16 @@
 //! Parsing of dates and times in common formats.
 
 use jiff::civil::{Date, DateTime, Time};
-use jiff::tz::TimeZone;
+use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, Zoned};
 use toolcell_sdk::{Result, ToolError};
 
+use crate::relative;
+
 /// Formats that [`Moment::parse`] accepts, for errors.
 const FORMS: &str = "`2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00Z`, `2026-11-21T18:30:00+01:00`, \
-    `2026-11-21T18:30[Europe/Berlin]`, `Sat, 21 Nov 2026 18:30:00 +0100`, Unix seconds such as `@1795282200`, `now` and \
-    `today`";
+    `2026-11-21T18:30[Europe/Berlin]`, `Sat, 21 Nov 2026 18:30:00 +0100`, Unix seconds such as `@1795282200`, `now`, \
+    `today`, `yesterday`, `tomorrow`, `next Monday`, `last Friday 18:30`, `in 3 days` and `2 hours ago`";
 
 /// Date or time in the precision in which it was written.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,8 +32,8 @@ impl Moment {
         if text.eq_ignore_ascii_case("now") {
             return Ok(in_zone(now(zone)));
         }
-        if text.eq_ignore_ascii_case("today") {
-            return Ok(Self::Date(now(zone).date()));
+        if let Some(relative) = relative::parse(text, &now(zone)) {
+            return relative.in_zone(name, zone);
         }
         if let Some(seconds) = text.strip_prefix('@') {
             let timestamp = seconds
@@ -55,13 +57,20 @@ impl Moment {
         if !has_time && let Ok(date) = text.parse::<Date>() {
             return Ok(Self::Date(date));
         }
-        match (text.parse::<DateTime>(), zone) {
-            (Ok(civil), Some(zone)) => match civil.to_zoned(zone.clone()) {
+        match text.parse::<DateTime>() {
+            Ok(civil) => Self::Civil(civil).in_zone(name, zone),
+            Err(_) => Err(unreadable(name, text)),
+        }
+    }
+
+    /// Interprets a date and time without a zone in `zone`.
+    fn in_zone(self, name: &str, zone: Option<&TimeZone>) -> Result<Self> {
+        match (self, zone) {
+            (Self::Civil(civil), Some(zone)) => match civil.to_zoned(zone.clone()) {
                 Ok(zoned) => Ok(Self::Zoned(zoned)),
                 Err(error) => Err(ToolError::invalid(format_args!("`{name}`: {error}"))),
             },
-            (Ok(civil), None) => Ok(Self::Civil(civil)),
-            (Err(_), _) => Err(unreadable(name, text)),
+            (moment, _) => Ok(moment),
         }
     }
 
@@ -95,10 +104,8 @@ pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
     if wanted.eq_ignore_ascii_case("utc") || wanted.eq_ignore_ascii_case("z") {
         return Ok(TimeZone::UTC);
     }
-    if wanted.starts_with(['+', '-'])
-        && let Some(zoned) = with_offset(&format!("2000-01-01T00:00:00{wanted}"))
-    {
-        return Ok(zoned.time_zone().clone());
+    if let Some(zone) = fixed(wanted) {
+        return Ok(zone);
     }
     TimeZone::get(wanted).map_err(|_| {
         let mut message = format!("`time_zone`: unknown time zone `{wanted}`");
@@ -111,6 +118,41 @@ pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
             message.push_str(&format!("; did you mean {}?", near.join(" or ")));
         }
         ToolError::invalid(message)
+    })
+}
+
+/// Time zone of an offset: `+02:00`, `+2`, `UTC+2`, `GMT-5:30`. The names `Etc/GMT+2` of the database have the opposite sign
+/// and are not meant by those who write `GMT+2`.
+fn fixed(wanted: &str) -> Option<TimeZone> {
+    let prefix = wanted
+        .get(..3)
+        .filter(|prefix| prefix.eq_ignore_ascii_case("utc") || prefix.eq_ignore_ascii_case("gmt"));
+    let offset = wanted[prefix.map_or(0, str::len)..].trim_start();
+    let sign = match offset.bytes().next()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let digits = &offset[1..];
+    let (hours, minutes) = match digits.split_once(':') {
+        Some((hours, minutes)) if minutes.len() == 2 => (hours, minutes),
+        Some(_) => return None,
+        None if digits.len() == 4 && digits.is_ascii() => digits.split_at(2),
+        None => (digits, "0"),
+    };
+    let number = |text: &str| {
+        text.parse::<i32>()
+            .ok()
+            .filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    if hours > 25 || minutes > 59 {
+        return None;
+    }
+    let offset = Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok()?;
+    Some(match offset.seconds() {
+        0 => TimeZone::UTC,
+        _ => TimeZone::fixed(offset),
     })
 }
 
@@ -156,7 +198,7 @@ fn near(wanted: &str) -> Vec<String> {
     let mut near: Vec<String> = jiff::tz::db()
         .available()
         .map(|name| name.to_string())
-        .filter(|name| squeeze(name).contains(&wanted))
+        .filter(|name| squeeze(name).contains(&wanted) && !name.starts_with("Etc/GMT"))
         .collect();
     near.sort();
     near.truncate(5);
@@ -208,9 +250,43 @@ mod tests {
 
     #[test]
     fn invalid_time_is_answered_with_the_formats() {
-        for text in ["", "next tuesday", "2026-13-01", "2026-02-30", "21.11.2026", "@x"] {
+        for text in [
+            "",
+            "next tuesdays",
+            "in Berlin",
+            "2026-13-01",
+            "2026-02-30",
+            "21.11.2026",
+            "@x",
+        ] {
             let error = Moment::parse("start", text, None).unwrap_err();
             assert!(error.message().contains("`2026-11-21 18:30`"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn offset_has_the_sign_that_was_written() {
+        let offset = |name: &str| {
+            time_zone(name)
+                .unwrap()
+                .to_offset(Timestamp::UNIX_EPOCH)
+                .to_string()
+        };
+        for (name, read) in [
+            ("GMT+2", "+02"),
+            ("UTC+02:00", "+02"),
+            ("utc-5:30", "-05:30"),
+            ("+2", "+02"),
+            ("+0530", "+05:30"),
+            ("GMT-0", "+00"),
+            // Names of the database, with the sign of POSIX.
+            ("Etc/GMT+2", "-02"),
+        ] {
+            assert_eq!(offset(name), read, "{name}");
+        }
+        for name in ["GMT+", "UTC+26", "+1:2", "+02:60", "GMT+2x", "+-2"] {
+            let error = time_zone(name).unwrap_err();
+            assert!(!error.message().contains("Etc/"), "{name}: {error}");
         }
     }
 

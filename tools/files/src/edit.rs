@@ -16,7 +16,7 @@ const MAX_COMPARED: usize = 4 << 20;
 /// Maximum line numbers in an answer.
 const MAX_LINES: usize = 10;
 
-/// Replace a text in a file by another one. The old text must stand in the file exactly once, or `all` is set.
+/// Replace a text in a file by another one. The old text must stand in the file exactly once, or `replace_all` is set.
 ///
 /// Line ends of the file (LF or CRLF) are kept.
 #[tool(title = "Edit a file", destructive)]
@@ -26,20 +26,21 @@ pub(crate) fn files_edit(
     path: String,
     /// The text to replace, exactly as it stands in the file, with its indentation. Several lines are fine; take enough
     /// of them to be unique.
-    old: String,
+    old_string: String,
     /// The text to put there; empty to delete.
-    new: String,
+    new_string: String,
     /// Replace every occurrence.
     #[default(false)]
-    all: bool,
+    replace_all: bool,
 ) -> Result<String> {
+    let (old, new) = (old_string, new_string);
     if old.is_empty() {
         return Err(ToolError::invalid(
-            "`old` is empty; to create or extend a file, use `files_write`",
+            "`old_string` is empty; to create or extend a file, use `files_write`",
         ));
     }
     if old == new {
-        return Err(ToolError::invalid("`old` and `new` are the same"));
+        return Err(ToolError::invalid("`old_string` and `new_string` are the same"));
     }
     let contents = files::read_bytes(&path, MAX_FILE)?;
     let text = Text::new(&path, &contents)?;
@@ -48,9 +49,9 @@ pub(crate) fn files_edit(
     match found.len() {
         0 => return Err(ToolError::failed(not_found(&path, &text, &old))),
         1 => {}
-        n if !all => {
+        n if !replace_all => {
             return Err(ToolError::failed(format_args!(
-                "`old` stands {n} times in `{path}`, {}; nothing changed. Give more of the text around it, or set `all`",
+                "`old_string` stands {n} times in `{path}`, {}; nothing changed. Give more of the text around it, or set `replace_all`",
                 lines_of(&text, &found)
             )));
         }
@@ -192,7 +193,7 @@ fn lines_of(text: &Text, found: &[usize]) -> String {
 
 /// Message that a text does not occur in a file, with similar lines.
 fn not_found(path: &str, text: &Text, old: &str) -> String {
-    let said = format!("`old` does not stand in `{path}`; nothing changed");
+    let said = format!("`old_string` does not stand in `{path}`; nothing changed");
     if text.bytes.len() > MAX_COMPARED {
         return said;
     }
@@ -308,23 +309,29 @@ mod tests {
 
     #[test]
     fn unique_text_is_replaced() {
-        let (answer, after) = edit(b"a\nb\nc\n", json!({"old": "b", "new": "B"}));
+        let (answer, after) = edit(b"a\nb\nc\n", json!({"old_string": "b", "new_string": "B"}));
         assert_eq!(
             (answer.unwrap().as_str(), after.as_slice()),
             ("Replaced once in `F`, at line 2.", &b"a\nB\nc\n"[..])
         );
-        assert_eq!(edit(b"abc", json!({"old": "b", "new": ""})).1, b"ac");
+        assert_eq!(
+            edit(b"abc", json!({"old_string": "b", "new_string": ""})).1,
+            b"ac"
+        );
     }
 
     #[test]
     fn repeated_text_needs_all() {
-        let (answer, after) = edit(b"x\ny\nx x\n", json!({"old": "x", "new": "z"}));
+        let (answer, after) = edit(b"x\ny\nx x\n", json!({"old_string": "x", "new_string": "z"}));
         assert_eq!(
             answer.unwrap_err(),
-            "`old` stands 3 times in `F`, at lines 1, 3, 3; nothing changed. Give more of the text around it, or set `all`"
+            "`old_string` stands 3 times in `F`, at lines 1, 3, 3; nothing changed. Give more of the text around it, or set `replace_all`"
         );
         assert_eq!(after, b"x\ny\nx x\n");
-        let (answer, after) = edit(b"x\ny\nx x\n", json!({"old": "x", "new": "z", "all": true}));
+        let (answer, after) = edit(
+            b"x\ny\nx x\n",
+            json!({"old_string": "x", "new_string": "z", "replace_all": true}),
+        );
         assert_eq!(answer.unwrap(), "Replaced 3 times in `F`, at lines 1, 3, 3.");
         assert_eq!(after, b"z\ny\nz z\n");
     }
@@ -332,10 +339,10 @@ mod tests {
     #[test]
     fn text_that_differs_in_white_space_is_shown() {
         let file = b"fn main() {\n    one();\n    two();\n}\n";
-        let (answer, after) = edit(file, json!({"old": "one();\ntwo();", "new": ""}));
+        let (answer, after) = edit(file, json!({"old_string": "one();\ntwo();", "new_string": ""}));
         assert_eq!(
             answer.unwrap_err(),
-            "`old` does not stand in `F`; nothing changed. Lines 2 to 3 differ from it in white space only:\n    one();\n    two();"
+            "`old_string` does not stand in `F`; nothing changed. Lines 2 to 3 differ from it in white space only:\n    one();\n    two();"
         );
         assert_eq!(after, file);
     }
@@ -344,14 +351,17 @@ mod tests {
     fn similar_lines_are_shown() {
         let (answer, _) = edit(
             b"let count = 1;\nlet other = 2;\n",
-            json!({"old": "let counts = 1;", "new": ""}),
+            json!({"old_string": "let counts = 1;", "new_string": ""}),
         );
         assert!(
             answer
                 .unwrap_err()
                 .ends_with("Lines that are like it:\n1: let count = 1;")
         );
-        let (answer, _) = edit(b"abc\n", json!({"old": "something else", "new": ""}));
+        let (answer, _) = edit(
+            b"abc\n",
+            json!({"old_string": "something else", "new_string": ""}),
+        );
         assert!(
             answer
                 .unwrap_err()
@@ -361,24 +371,36 @@ mod tests {
 
     #[test]
     fn line_ends_and_encoding_are_kept() {
-        let (_, after) = edit(b"a\r\nb\r\nc\r\n", json!({"old": "a\nb", "new": "x\ny"}));
+        let (_, after) = edit(
+            b"a\r\nb\r\nc\r\n",
+            json!({"old_string": "a\nb", "new_string": "x\ny"}),
+        );
         assert_eq!(after, b"x\r\ny\r\nc\r\n");
-        let (_, after) = edit(b"\xef\xbb\xbfa\xfc", json!({"old": "a", "new": "b"}));
+        let (_, after) = edit(
+            b"\xef\xbb\xbfa\xfc",
+            json!({"old_string": "a", "new_string": "b"}),
+        );
         assert_eq!(after, b"\xef\xbb\xbfb\xfc");
-        let (_, after) = edit(b"\xfe\xff\0a\0b", json!({"old": "b", "new": "\u{20ac}"}));
+        let (_, after) = edit(
+            b"\xfe\xff\0a\0b",
+            json!({"old_string": "b", "new_string": "\u{20ac}"}),
+        );
         assert_eq!(after, b"\xfe\xff\0a\x20\xac");
     }
 
     #[test]
     fn invalid_edits_are_refused_and_change_nothing() {
         for (old, new) in [("", "a"), ("a", "a")] {
-            let (answer, after) = edit(b"a", json!({"old": old, "new": new}));
+            let (answer, after) = edit(b"a", json!({"old_string": old, "new_string": new}));
             assert!(answer.is_err());
             assert_eq!(after, b"a");
         }
-        let (answer, _) = edit(b"a\0", json!({"old": "a", "new": "b"}));
+        let (answer, _) = edit(b"a\0", json!({"old_string": "a", "new_string": "b"}));
         assert_eq!(answer.unwrap_err(), "`F` is a binary file, not text");
-        let (answer, _) = edit(b"\xff\xfea\0\0\xd8", json!({"old": "a", "new": "b"}));
+        let (answer, _) = edit(
+            b"\xff\xfea\0\0\xd8",
+            json!({"old_string": "a", "new_string": "b"}),
+        );
         assert!(answer.unwrap_err().contains("is not valid UTF-16"));
     }
 }

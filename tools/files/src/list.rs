@@ -22,6 +22,9 @@ pub(crate) fn files_list(
     /// Levels of directories to list; 1 is the directory alone.
     #[default(1)]
     depth: u8,
+    /// List the directories below as well, whatever their depth.
+    #[default(false)]
+    recursive: bool,
     /// List only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`), at any
     /// depth unless `depth` is given as well.
     glob: Option<String>,
@@ -32,6 +35,7 @@ pub(crate) fn files_list(
     let pattern = glob.as_deref().map(Pattern::parse).transpose()?;
     let depth = match (&pattern, depth) {
         (Some(_), 1) => usize::from(u8::MAX),
+        _ if recursive => usize::from(u8::MAX),
         (_, depth) => usize::from(depth.max(1)),
     };
     let mut listed = String::new();
@@ -119,6 +123,10 @@ mod tests {
         assert_eq!(
             list(&root, json!({"depth": 9})),
             "a.md\t0\nb.txt\t5\nsrc/\nsrc/deep/\nsrc/deep/c.rs\t1\n"
+        );
+        assert_eq!(
+            list(&root, json!({"recursive": true})),
+            list(&root, json!({"depth": 9}))
         );
     }
 

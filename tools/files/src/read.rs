@@ -26,10 +26,10 @@ pub(crate) fn files_read(
     path: String,
     /// The first line to read, counted from 1. A negative number counts from the end: -20 reads the last 20 lines.
     #[default(1)]
-    start_line: i64,
+    offset: i64,
     /// The most lines to read.
     #[default(2000)]
-    max_lines: u32,
+    limit: u32,
     /// Put the number of each line before it.
     #[default(false)]
     line_numbers: bool,
@@ -38,13 +38,13 @@ pub(crate) fn files_read(
         Ok(reader) => reader.lines(MAX_LINE),
         Err(binary) => return read_binary(&path, &binary),
     };
-    let max_lines = (max_lines as usize).max(1);
+    let max_lines = (limit as usize).max(1);
     let numbers = line_numbers;
-    let text = match usize::try_from(start_line.unsigned_abs()).unwrap_or(usize::MAX) {
+    let text = match usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX) {
         0 => Err(ToolError::invalid(
-            "`start_line` is 0; the first line is 1, the last one -1",
+            "`offset` is 0; the first line is 1, the last one -1",
         )),
-        back if start_line < 0 => read_end(lines, back, max_lines, numbers),
+        back if offset < 0 => read_end(lines, back, max_lines, numbers),
         first => read_from(&path, lines, first, max_lines, numbers),
     }?;
     Ok(Output::new().text(text))
@@ -140,7 +140,7 @@ impl Page {
         let mut notes = Vec::new();
         if let Some(next) = next {
             notes.push(format!(
-                "lines {} to {} of a file of {} bytes; go on with start_line {next}",
+                "lines {} to {} of a file of {} bytes; go on with offset {next}",
                 self.first,
                 next - 1,
                 reader.len(),
@@ -218,12 +218,12 @@ mod tests {
     fn range_of_lines_names_the_next_line() {
         let file = b"1\n2\n3\n4\n";
         assert_eq!(
-            text(file, json!({"start_line": 2, "max_lines": 2})),
-            "2\n3\n[lines 2 to 3 of a file of 8 bytes; go on with start_line 4]"
+            text(file, json!({"offset": 2, "limit": 2})),
+            "2\n3\n[lines 2 to 3 of a file of 8 bytes; go on with offset 4]"
         );
-        assert_eq!(text(file, json!({"start_line": 3, "max_lines": 2})), "3\n4\n");
+        assert_eq!(text(file, json!({"offset": 3, "limit": 2})), "3\n4\n");
         assert_eq!(
-            text(file, json!({"start_line": 4, "line_numbers": true})),
+            text(file, json!({"offset": 4, "line_numbers": true})),
             "     4\t4\n"
         );
     }
@@ -231,26 +231,26 @@ mod tests {
     #[test]
     fn negative_start_reads_the_end() {
         let file = b"1\n2\n3\n4\n";
-        assert_eq!(text(file, json!({"start_line": -2})), "3\n4\n");
+        assert_eq!(text(file, json!({"offset": -2})), "3\n4\n");
         assert_eq!(
-            text(file, json!({"start_line": -9, "max_lines": 1})),
-            "1\n[lines 1 to 1 of a file of 8 bytes; go on with start_line 2]"
+            text(file, json!({"offset": -9, "limit": 1})),
+            "1\n[lines 1 to 1 of a file of 8 bytes; go on with offset 2]"
         );
         let long = "0123456789\n".repeat(100_000);
         assert_eq!(
-            text(long.as_bytes(), json!({"start_line": -1, "line_numbers": true})),
+            text(long.as_bytes(), json!({"offset": -1, "line_numbers": true})),
             "100000\t0123456789\n"
         );
     }
 
     #[test]
     fn start_beyond_the_end_is_refused() {
-        let error = read(b"1\n2\n", json!({"start_line": 3})).unwrap_err();
+        let error = read(b"1\n2\n", json!({"offset": 3})).unwrap_err();
         assert!(
             error.message().ends_with("has 2 lines, so there is no line 3"),
             "{error}"
         );
-        assert!(read(b"1\n", json!({"start_line": 0})).is_err());
+        assert!(read(b"1\n", json!({"offset": 0})).is_err());
     }
 
     #[test]
@@ -258,10 +258,10 @@ mod tests {
         let long = text("x".repeat(99).as_bytes().repeat(3000).as_slice(), json!({}));
         assert!(long.contains("[287000 more bytes of this line are left out]"));
         let lines = format!("{}\n", "x".repeat(99)).repeat(3000);
-        let answer = text(lines.as_bytes(), json!({"max_lines": 100_000}));
+        let answer = text(lines.as_bytes(), json!({"limit": 100_000}));
         assert!(answer.len() <= MAX_TEXT + 200);
         assert!(
-            answer.ends_with("go on with start_line 2001]"),
+            answer.ends_with("go on with offset 2001]"),
             "{}",
             &answer[answer.len() - 100..]
         );

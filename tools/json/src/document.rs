@@ -1,6 +1,6 @@
 //! JSON documents: parsing and formatting.
 
-use jaq_json::{Val, read, write};
+use jaq_json::{Map, Num, Val, read, write};
 use toolcell_sdk::{Result, ToolError};
 
 /// Maximum nesting of a document. Deeper ones would overflow the stack of the cell.
@@ -30,8 +30,11 @@ pub(crate) fn parse(text: &str, what: &str) -> Result<Vec<Val>> {
     Ok(documents)
 }
 
-/// Formats a value on one line, or on several with `pretty`.
+/// Formats a value on one line, or on several with `pretty`. What JSON cannot hold is `null` (a number that is none, or
+/// infinite), or text (bytes, and keys of objects).
 pub(crate) fn to_text(value: &Val, pretty: bool) -> String {
+    let as_json = (!is_json(value)).then(|| as_json(value));
+    let value = as_json.as_ref().unwrap_or(value);
     let style = write::Pp {
         indent: pretty.then(|| "  ".to_owned()),
         sep_space: pretty,
@@ -41,6 +44,38 @@ pub(crate) fn to_text(value: &Val, pretty: bool) -> String {
     // Writing to memory does not fail.
     let _ = write::write(&mut bytes, &style, 0, value);
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn is_json(value: &Val) -> bool {
+    match value {
+        Val::Num(Num::Float(number)) => number.is_finite(),
+        Val::BStr(_) => false,
+        Val::Arr(items) => items.iter().all(is_json),
+        Val::Obj(entries) => {
+            (entries.iter()).all(|(key, value)| matches!(key, Val::TStr(_)) && is_json(value))
+        }
+        _ => true,
+    }
+}
+
+fn as_json(value: &Val) -> Val {
+    match value {
+        Val::Num(Num::Float(number)) if !number.is_finite() => Val::Null,
+        Val::BStr(bytes) => Val::from(String::from_utf8_lossy(bytes).into_owned()),
+        Val::Arr(items) => items.iter().map(as_json).collect(),
+        Val::Obj(entries) => {
+            let entries = entries.iter().map(|(key, value)| {
+                let key = match key {
+                    Val::TStr(_) => key.clone(),
+                    Val::BStr(bytes) => Val::from(String::from_utf8_lossy(bytes).into_owned()),
+                    other => Val::from(to_text(other, false)),
+                };
+                (key, as_json(value))
+            });
+            Val::obj(entries.collect::<Map>())
+        }
+        other => other.clone(),
+    }
 }
 
 /// Maximum nesting of brackets outside strings.

@@ -1,12 +1,47 @@
 //! Programs of jq.
 
+use std::cell::Cell;
+
 use jaq_core::load::{self, Arena, File, Loader};
-use jaq_core::{Compiler, Ctx, Filter, Vars, compile, data};
+use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, compile, data};
 use jaq_json::Val;
+use jaq_std::input::{HasInputs, Inputs, RcIter};
 use toolcell_sdk::{Result, ToolError};
 
+/// Definitions of jq that the library lacks.
+const MISSING: &str = include_str!("missing.jq");
+
+/// Longest error of a program, in bytes; a longer one loses its middle, because it can contain whole documents.
+const MAX_ERROR: usize = 400;
+
 /// A compiled program.
-pub(crate) struct Program(Filter<data::JustLut<Val>>);
+pub(crate) struct Program(Filter<Kind>);
+
+/// Types of a program: values without borrowed data, and access to the documents that follow.
+struct Kind;
+
+impl DataT for Kind {
+    type V<'a> = Val;
+    type Data<'a> = Data<'a>;
+}
+
+#[derive(Clone)]
+struct Data<'a> {
+    lut: &'a Lut<Kind>,
+    inputs: Inputs<'a, Val>,
+}
+
+impl<'a> data::HasLut<'a, Kind> for Data<'a> {
+    fn lut(&self) -> &'a Lut<Kind> {
+        self.lut
+    }
+}
+
+impl<'a> HasInputs<'a, Val> for Data<'a> {
+    fn inputs(&self) -> Inputs<'a, Val> {
+        self.inputs
+    }
+}
 
 /// Output of a program.
 pub(crate) enum Yield {
@@ -19,8 +54,17 @@ impl Program {
     /// # Errors
     /// Description and position of the error.
     pub(crate) fn compile(code: &str) -> Result<Self> {
-        let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
-        let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
+        let missing = load::parse(MISSING, |parser| parser.defs()).unwrap_or_default();
+        let definitions = (jaq_core::defs().chain(jaq_std::defs()))
+            .chain(jaq_json::defs())
+            .chain(missing);
+        let inputs = jaq_std::input::funs()
+            .into_vec()
+            .into_iter()
+            .map(jaq_core::native::run);
+        let functions = (jaq_core::funs().chain(jaq_std::funs()))
+            .chain(jaq_json::funs())
+            .chain(inputs);
         let arena = Arena::default();
         let modules = Loader::new(definitions)
             .load(&arena, File { code, path: () })
@@ -36,26 +80,51 @@ impl Program {
         Ok(Self(filter))
     }
 
-    /// Runs the program on a value and passes each output to `take`, until it returns `false`.
+    /// Runs the program on each document that it has not read by `input` or `inputs`, and passes each output to `take`,
+    /// until it returns `false`.
     ///
     /// # Errors
-    /// The error of the program.
-    pub(crate) fn run(&self, input: Val, take: &mut dyn FnMut(Yield) -> bool) -> Result<(), String> {
-        let context = Ctx::<data::JustLut<Val>>::new(&self.0.lut, Vars::new([]));
-        for result in self.0.id.run((context, input)) {
-            let yielded = match result {
-                Ok(value) => Yield::Value(value),
-                Err(exception) => match exception.get_err() {
-                    Ok(error) => return Err(error.to_string()),
-                    Err(_) => Yield::Halt,
-                },
+    /// The number of the last document read, and the error of the program.
+    pub(crate) fn run(
+        &self,
+        documents: Vec<Val>,
+        take: &mut dyn FnMut(Yield) -> bool,
+    ) -> Result<(), (usize, String)> {
+        let read = Cell::new(0);
+        let counted = documents.into_iter().inspect(|_| read.set(read.get() + 1));
+        let inputs: &RcIter<dyn Iterator<Item = Result<Val, String>>> = &RcIter::new(counted.map(Ok));
+        for input in inputs {
+            let data = Data {
+                lut: &self.0.lut,
+                inputs,
             };
-            if !take(yielded) {
-                break;
+            let context = Ctx::<Kind>::new(data, Vars::new([]));
+            let input = input.map_err(|error| (read.get(), error))?;
+            for result in self.0.id.run((context, input)) {
+                let yielded = match result {
+                    Ok(value) => Yield::Value(value),
+                    Err(exception) => match exception.get_err() {
+                        Ok(error) => return Err((read.get(), brief(&error.to_string()))),
+                        Err(_) => Yield::Halt,
+                    },
+                };
+                if !take(yielded) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Shortens an error to its beginning and its end.
+fn brief(error: &str) -> String {
+    if error.len() <= MAX_ERROR {
+        return error.to_owned();
+    }
+    let begin = &error[..error.floor_char_boundary(MAX_ERROR / 2)];
+    let end = &error[error.ceil_char_boundary(error.len() - MAX_ERROR / 2)..];
+    format!("{begin} [...] {end}")
 }
 
 fn load_errors(code: &str, errors: &load::Errors<&str, ()>) -> String {

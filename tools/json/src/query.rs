@@ -1,6 +1,7 @@
 //! The tool `json_query`.
 
 use jaq_json::Val;
+use toolcell_sdk::serde_json::Value;
 use toolcell_sdk::{Result, ToolError, files, tool};
 
 use crate::document::{parse, to_text};
@@ -12,8 +13,8 @@ const MAX_DOCUMENT: u64 = 16 << 20;
 /// Maximum size of an answer, in bytes.
 const MAX_TEXT: usize = 200_000;
 
-/// Run a jq program on JSON: select, filter, count, group or reshape. Give the JSON as a value in `json` or as a file in
-/// `path` (also JSON lines: the program then runs on each document).
+/// Run a jq program on JSON: select, filter, count, group or reshape. Give the JSON in `json` or as a file in `path` (also
+/// JSON lines: the program then runs on each document; `input` and `inputs` read the next ones).
 ///
 /// The answer has one output of the program in each line. Examples of programs: `.items | length`,
 /// `.users[] | select(.age > 30) | .name`, `group_by(.kind) | map({kind: .[0].kind, n: length})`, `keys`.
@@ -21,8 +22,8 @@ const MAX_TEXT: usize = 200_000;
 pub(crate) fn json_query(
     /// The jq program.
     program: String,
-    /// The JSON text. Give this or `path`.
-    json: Option<String>,
+    /// The JSON: any value, or its text. Give this or `path`.
+    json: Option<Value>,
     /// Path of a file with JSON. Give this or `json`.
     #[format("path")]
     path: Option<String>,
@@ -40,7 +41,8 @@ pub(crate) fn json_query(
     max_outputs: u32,
 ) -> Result<String> {
     let (text, what) = match (json, path) {
-        (Some(json), None) => (json, "`json`".to_owned()),
+        (Some(Value::String(json)), None) => (json, "`json`".to_owned()),
+        (Some(json), None) => (json.to_string(), "`json`".to_owned()),
         (None, Some(path)) => (files::read_text(&path, MAX_DOCUMENT)?, format!("`{path}`")),
         (None, None) => return Err(ToolError::invalid("give `json` or `path`")),
         (Some(_), Some(_)) => return Err(ToolError::invalid("give `json` or `path`, not both")),
@@ -58,25 +60,19 @@ pub(crate) fn json_query(
         raw,
         pretty,
         full: false,
-        halted: false,
     };
     let several = documents.len() > 1;
-    for (number, document) in (1..).zip(documents) {
-        if let Err(error) = program.run(document, &mut |yielded| answer.take(yielded)) {
-            let place = if several {
-                format!("document {number}: ")
-            } else {
-                String::new()
-            };
-            let after = match answer.outputs {
-                0 => String::new(),
-                n => format!(" (after {n} outputs)"),
-            };
-            return Err(ToolError::failed(format_args!("{place}{error}{after}")));
-        }
-        if answer.full || answer.halted {
-            break;
-        }
+    if let Err((number, error)) = program.run(documents, &mut |yielded| answer.take(yielded)) {
+        let place = if several {
+            format!("document {number}: ")
+        } else {
+            String::new()
+        };
+        let after = match answer.outputs {
+            0 => String::new(),
+            n => format!(" (after {n} outputs)"),
+        };
+        return Err(ToolError::failed(format_args!("{place}{error}{after}")));
     }
     Ok(answer.finish())
 }
@@ -89,14 +85,12 @@ struct Answer {
     raw: bool,
     pretty: bool,
     full: bool,
-    halted: bool,
 }
 
 impl Answer {
     /// Adds an output. `false` if no more are wanted.
     fn take(&mut self, yielded: Yield) -> bool {
         let Yield::Value(value) = yielded else {
-            self.halted = true;
             return false;
         };
         if self.outputs == self.max_outputs || self.text.len() >= MAX_TEXT {
@@ -176,6 +170,69 @@ mod tests {
         assert_eq!(
             query("map(.a) | add", "{\"a\":1}\n{\"a\":2}\n", json!({"slurp": true})).unwrap(),
             "3\n"
+        );
+    }
+
+    #[test]
+    fn any_json_value_is_input() {
+        for (json, program, output) in [
+            (json!({"a": [1, 2]}), ".a[1]", "2\n"),
+            (json!([3]), ".[0]", "3\n"),
+            (json!(7), ". + 1", "8\n"),
+            (json!("{\"a\": 1}"), ".a", "1\n"),
+            (json!(true), "not", "false\n"),
+        ] {
+            let arguments = json!({"program": program, "json": json});
+            let answer = testing::call::<json_query>(arguments).unwrap().to_text();
+            assert_eq!(answer, output, "{program}");
+        }
+    }
+
+    #[test]
+    fn program_reads_the_documents_that_follow() {
+        let lines = "1\n2\n3\n";
+        assert_eq!(answer("[., input]", lines), "[1,2]\n[3]\n");
+        assert_eq!(answer("[., inputs] | add", lines), "6\n");
+        let error = query("input | .a", lines, json!({})).unwrap_err();
+        assert!(error.message().starts_with("document 2: "), "{error}");
+    }
+
+    #[test]
+    fn tables_and_indexes_are_made() {
+        let rows = r#"[{"id": 1, "n": "a\"b"}, {"id": 2, "n": null}]"#;
+        let raw = |program: &str| query(program, rows, json!({"raw": true})).unwrap();
+        assert_eq!(
+            raw(".[] | [.id, .n, true] | @csv"),
+            "1,\"a\"\"b\",true\n2,,true\n"
+        );
+        assert_eq!(raw(r#".[0] | [.id, "x\ty\n\\"] | @tsv"#), "1\tx\\ty\\n\\\\\n");
+        assert_eq!(answer("INDEX(.id) | keys", rows), "[\"1\",\"2\"]\n");
+        assert_eq!(answer("INDEX(.[]; .id)[\"2\"].id", rows), "2\n");
+        assert_eq!(answer("[.[] | .id | IN(2, 3)]", rows), "[false,true]\n");
+        let error = query(".[] | @csv", rows, json!({})).unwrap_err();
+        assert!(error.message().contains("cannot be formatted as CSV"), "{error}");
+    }
+
+    #[test]
+    fn what_json_cannot_hold_is_null_or_text() {
+        assert_eq!(
+            answer("[nan, infinite, -infinite, 1.5], {a: nan}", "null"),
+            "[null,null,null,1.5]\n{\"a\":null}\n"
+        );
+        assert_eq!(
+            answer("{(1, null | tojson): 2}", "null"),
+            "{\"1\":2}\n{\"null\":2}\n"
+        );
+        assert_eq!(answer("{(1 | .): 2}", "null"), "{\"1\":2}\n");
+    }
+
+    #[test]
+    fn error_does_not_repeat_a_whole_document() {
+        let document = json!({"text": "x".repeat(16_000)}).to_string();
+        let error = query(". + 1", &document, json!({})).unwrap_err();
+        assert!(
+            error.message().len() < 500 && error.message().contains("[...]"),
+            "{error}"
         );
     }
 

@@ -2,7 +2,9 @@
 
 use std::io::Read as _;
 
-use sha2::{Digest as _, Sha256, Sha512};
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha512};
 use toolcell_sdk::{Result, files, input, tool};
 
 use crate::source::Source;
@@ -18,6 +20,9 @@ pub(crate) enum Algorithm {
     Sha256,
     Sha512,
     Blake3,
+    Md5,
+    Sha1,
+    Crc32,
 }
 
 /// Compute the hash (checksum) of a text or of a file of any size and kind, in hexadecimal.
@@ -30,21 +35,20 @@ pub(crate) fn text_hash(
     /// Path of a file. Give this or `text`.
     #[format("path")]
     path: Option<String>,
-    /// The hash function.
+    /// The hash function. MD5 and SHA-1 are for checksums published in them; they do not protect against forgery.
     #[default(Algorithm::Sha256)]
     algorithm: Algorithm,
 ) -> Result<String> {
     let source = Source::one_of(text, path, ["text", "path"])?;
     match algorithm {
-        Algorithm::Sha256 => {
-            let mut hasher = Sha256::new();
+        Algorithm::Sha256 => digest::<Sha256>(source),
+        Algorithm::Sha512 => digest::<Sha512>(source),
+        Algorithm::Md5 => digest::<Md5>(source),
+        Algorithm::Sha1 => digest::<Sha1>(source),
+        Algorithm::Crc32 => {
+            let mut hasher = crc32fast::Hasher::new();
             feed(source, |bytes| hasher.update(bytes))?;
-            Ok(hex(&hasher.finalize()))
-        }
-        Algorithm::Sha512 => {
-            let mut hasher = Sha512::new();
-            feed(source, |bytes| hasher.update(bytes))?;
-            Ok(hex(&hasher.finalize()))
+            Ok(format!("{:08x}", hasher.finalize()))
         }
         Algorithm::Blake3 => {
             let mut hasher = blake3::Hasher::new();
@@ -54,6 +58,12 @@ pub(crate) fn text_hash(
             Ok(hasher.finalize().to_hex().to_string())
         }
     }
+}
+
+fn digest<D: Digest>(source: Source) -> Result<String> {
+    let mut hasher = D::new();
+    feed(source, |bytes| hasher.update(bytes))?;
+    Ok(hex(&hasher.finalize()))
 }
 
 fn feed(source: Source, mut update: impl FnMut(&[u8])) -> Result<()> {
@@ -98,6 +108,9 @@ mod tests {
             hash(Algorithm::Blake3),
             "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"
         );
+        assert_eq!(hash(Algorithm::Md5), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(hash(Algorithm::Sha1), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        assert_eq!(hash(Algorithm::Crc32), "352441c2");
     }
 
     #[test]
@@ -113,7 +126,8 @@ mod tests {
         let schema = testing::definition::<text_hash>().input_schema;
         assert_eq!(
             schema["properties"]["algorithm"],
-            json!({"type": "string", "enum": ["sha256", "sha512", "blake3"], "default": "sha256", "description": "The hash function."})
+            json!({"type": "string", "enum": ["sha256", "sha512", "blake3", "md5", "sha1", "crc32"], "default": "sha256",
+                "description": "The hash function. MD5 and SHA-1 are for checksums published in them; they do not protect against forgery."})
         );
     }
 }

@@ -31,8 +31,12 @@ pub(crate) const TOOLS: [(&str, &[&str]); 6] = [
     (
         "files",
         &[
+            "files_copy",
+            "files_delete",
             "files_edit",
             "files_list",
+            "files_make_directory",
+            "files_move",
             "files_read",
             "files_search",
             "files_write",

@@ -95,15 +95,15 @@ async fn request_in_plain_words_finds_its_tool_and_arguments() {
         ("grep unwrap", r#"files_search {"pattern":"unwrap"}"#),
         (
             "Show me the first 20 lines of Cargo.toml",
-            r#"files_read {"max_lines":20,"path":"Cargo.toml"}"#,
+            r#"files_read {"limit":20,"path":"Cargo.toml"}"#,
         ),
         (
             "Show lines 10 to 20 of Cargo.toml",
-            r#"files_read {"max_lines":11,"path":"Cargo.toml","start_line":10}"#,
+            r#"files_read {"limit":11,"offset":10,"path":"Cargo.toml"}"#,
         ),
         (
             "Show the last 5 lines of a.log",
-            r#"files_read {"path":"a.log","start_line":-5}"#,
+            r#"files_read {"offset":-5,"path":"a.log"}"#,
         ),
         ("Read LICENSE", r#"files_read {"path":"LICENSE"}"#),
         ("cat notes.txt", r#"files_read {"path":"notes.txt"}"#),
@@ -134,7 +134,7 @@ async fn request_in_plain_words_finds_its_tool_and_arguments() {
         ("ls src", r#"files_list {"path":"src"}"#),
         (
             "Replace \"old name\" with \"new name\" in a.txt",
-            r#"files_edit {"new":"new name","old":"old name","path":"a.txt"}"#,
+            r#"files_edit {"new_string":"new name","old_string":"old name","path":"a.txt"}"#,
         ),
         (
             "Write \"hello\" to out.txt",
