@@ -293,7 +293,10 @@ async fn output_of_failing_definitions_is_in_the_error() {
     let LoadError::Definitions { source, log } = error else {
         panic!("{error:?}")
     };
-    assert!(matches!(source, ToolError::Crashed { output: Some(_), .. }), "{source:?}");
+    assert!(
+        matches!(source, ToolError::Crashed { output: Some(_), .. }),
+        "{source:?}"
+    );
     assert_eq!(log, "emx\n");
 }
 

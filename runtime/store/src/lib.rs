@@ -18,7 +18,7 @@ pub mod sessions;
 mod sqlite;
 mod threads;
 
-pub use buckets::{BucketLimits, SqliteBuckets};
+pub use buckets::{BucketInfo, BucketLimits, SqliteBuckets};
 pub use error::{SqliteError, is_full};
 pub use log_files::{LogFiles, Tee};
 pub use sessions::SqliteSessions;

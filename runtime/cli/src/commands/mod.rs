@@ -1,6 +1,7 @@
 //! Command line: the commands, one file each, and their dispatch.
 
 mod approval;
+mod bucket;
 mod call;
 mod chat;
 mod completions;
@@ -74,6 +75,9 @@ enum Command {
     /// List and revoke saved approvals.
     #[command(subcommand)]
     Approval(approval::Approval),
+    /// List, show, export and clear the buckets in which tools keep values.
+    #[command(subcommand)]
+    Bucket(bucket::Bucket),
     /// Serve tools to clients of the Model Context Protocol.
     #[command(subcommand)]
     Mcp(mcp::Mcp),
@@ -147,6 +151,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Tool(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Scratch(command) => command.run(overrides, environment, console),
         Command::Approval(command) => command.run(environment, console),
+        Command::Bucket(command) => command.run(environment, console).await,
         Command::Mcp(command) => command.run(overrides, environment, console).await,
         Command::Secret(command) => command.run(environment, console),
         Command::Policy(command) => command.run(overrides, environment, console).await,

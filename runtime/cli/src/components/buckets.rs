@@ -52,19 +52,37 @@ pub(crate) fn path(environment: &Environment) -> Option<PathBuf> {
     dir.map(|dir| dir.join("buckets.sqlite"))
 }
 
+/// Opens the bucket store for a command; `None` if it does not exist yet.
+///
+/// # Errors
+/// Returns an error if the file cannot be used.
+pub(crate) fn existing(environment: &Environment) -> Result<Option<Arc<SqliteBuckets>>, Failure> {
+    match path(environment) {
+        Some(path) if path.exists() => {}
+        _ => return Ok(None),
+    }
+    Buckets::new(environment)
+        .store()
+        .map(Some)
+        .map_err(|error| unusable(environment, error))
+}
+
 /// Checks that buckets can be used, so that the user sees the cause before a tool fails without it.
 ///
 /// # Errors
 /// Returns an error if there is no data directory or the file cannot be used.
 pub(crate) fn check(environment: &Environment) -> Result<(), Failure> {
     let checked = Buckets::new(environment).store();
-    checked.map(drop).map_err(|error| {
-        let failure = Failure::new(Exit::Config, "the bucket store cannot be used");
-        match path(environment) {
-            Some(path) => failure
-                .why(text!("`{}`", environment.shown(&path)))
-                .because(error),
-            None => failure.because(error),
-        }
-    })
+    checked.map(drop).map_err(|error| unusable(environment, error))
+}
+
+/// Creates the failure for an error of the bucket store.
+pub(crate) fn unusable(environment: &Environment, error: KeyValueError) -> Failure {
+    let failure = Failure::new(Exit::Config, "the bucket store cannot be used");
+    match path(environment) {
+        Some(path) => failure
+            .why(text!("`{}`", environment.shown(&path)))
+            .because(error),
+        None => failure.because(error),
+    }
 }

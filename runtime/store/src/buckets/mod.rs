@@ -95,6 +95,37 @@ impl SqliteBuckets {
         let threads = Arc::new(Threads::start("toolcell-buckets", path.as_ref(), &BUCKETS)?);
         Ok(Self { threads, limits })
     }
+
+    /// Returns all buckets that were written to, by name.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn buckets(&self) -> BoxFuture<'_, Result<Vec<BucketInfo>, KeyValueError>> {
+        self.threads.read(|connection| read::buckets(connection))
+    }
+
+    /// Removes a bucket with all its pairs, and returns how many there were.
+    ///
+    /// # Errors
+    /// If the store fails; nothing is removed then.
+    pub fn clear(&self, bucket: &str) -> BoxFuture<'_, Result<u64, KeyValueError>> {
+        self.threads.write(Write {
+            bucket: bucket.to_owned(),
+            limits: self.limits,
+            op: Op::Clear,
+        })
+    }
+}
+
+/// A bucket and its size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketInfo {
+    /// Its name.
+    pub name: String,
+    /// Number of keys.
+    pub keys: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
 }
 
 impl KeyValueStore for SqliteBuckets {

@@ -4,10 +4,25 @@ use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::KeyValueError;
 use toolcell_core::keyvalue::KeyPage;
 
-use super::failed;
+use super::{BucketInfo, failed};
 
 /// Keys per page: 2 MiB if all have the maximum length.
 pub(super) const PAGE: usize = 4_096;
+
+/// All buckets by name.
+pub(super) fn buckets(connection: &Connection) -> Result<Vec<BucketInfo>, KeyValueError> {
+    let sql = "SELECT name, keys, bytes FROM buckets ORDER BY name";
+    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+    let size = |n: i64| u64::try_from(n).unwrap_or(0);
+    let rows = statement.query_map([], |row| {
+        Ok(BucketInfo {
+            name: row.get(0)?,
+            keys: size(row.get(1)?),
+            bytes: size(row.get(2)?),
+        })
+    });
+    rows.map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+}
 
 /// The values of some keys in one snapshot.
 pub(super) fn values(

@@ -399,3 +399,27 @@ async fn file_is_rebuilt_when_closed_after_a_deletion() {
     drop((notes, store));
     assert!(bytes_on_disk(&dir).len() < 1 << 19);
 }
+
+#[tokio::test]
+async fn buckets_are_listed_with_their_sizes_and_cleared_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteBuckets::open(dir.path().join("b.sqlite"), BucketLimits::default()).unwrap();
+    assert_eq!(store.buckets().await.unwrap(), []);
+    for (name, pairs) in [("b", 2), ("a", 1)] {
+        let pairs = (0..pairs).map(|i| (format!("k{i}"), b"value".to_vec())).collect();
+        store.open(name).await.unwrap().set(pairs).await.unwrap();
+    }
+    let info = |name: &str, keys| BucketInfo {
+        name: name.into(),
+        keys,
+        bytes: keys * 7,
+    };
+    assert_eq!(store.buckets().await.unwrap(), [info("a", 1), info("b", 2)]);
+    assert_eq!(store.clear("b").await.unwrap(), 2);
+    assert_eq!(store.clear("b").await.unwrap(), 0);
+    assert_eq!(store.buckets().await.unwrap(), [info("a", 1)]);
+    let again = store.open("b").await.unwrap();
+    assert!(!again.exists("k0".into()).await.unwrap());
+    again.set(vec![("k".into(), vec![1])]).await.unwrap();
+    assert_eq!(store.buckets().await.unwrap()[1].keys, 1);
+}

@@ -17,7 +17,12 @@ pub(super) struct Write {
 pub(super) enum Op {
     Set(Vec<(String, Vec<u8>)>),
     Delete(Vec<String>),
-    Increment { key: String, delta: u64 },
+    Increment {
+        key: String,
+        delta: u64,
+    },
+    /// Removes the bucket itself.
+    Clear,
 }
 
 impl Operation for Write {
@@ -25,13 +30,13 @@ impl Operation for Write {
 
     const MAX_GROUP: usize = 256;
 
-    /// Returns the sum of an increment; 0 for other operations.
+    /// Returns the sum of an increment, or the number of removed pairs of a bucket; 0 for other operations.
     fn perform(&self, transaction: &Connection) -> Result<u64, KeyValueError> {
         perform(transaction, self.limits, &self.bucket, &self.op)
     }
 
     fn removes(&self) -> bool {
-        matches!(self.op, Op::Delete(_))
+        matches!(self.op, Op::Delete(_) | Op::Clear)
     }
 }
 
@@ -56,6 +61,10 @@ fn perform(connection: &Connection, limits: BucketLimits, name: &str, op: &Op) -
                 .ok_or_else(|| KeyValueError::Overflow { key: key.clone() })?;
             let digits = sum.to_string();
             bucket.put(connection, key, digits.as_bytes()).map_err(failed)?;
+        }
+        Op::Clear => {
+            bucket.clear(connection).map_err(failed)?;
+            return Ok(u64::try_from(before.0).unwrap_or(0));
         }
     }
     // A bucket that exceeds a lowered limit may still shrink.
@@ -144,6 +153,16 @@ impl Filling {
             connection
                 .prepare_cached("DELETE FROM pairs WHERE bucket = ?1 AND key = ?2")?
                 .execute((self.id, key))?;
+        }
+        Ok(())
+    }
+
+    fn clear(&self, connection: &Connection) -> rusqlite::Result<()> {
+        for sql in [
+            "DELETE FROM pairs WHERE bucket = ?1",
+            "DELETE FROM buckets WHERE id = ?1",
+        ] {
+            connection.prepare_cached(sql)?.execute([self.id])?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::{BAD, FAINT, GUTTER, NAME, Name, Own, STRONG, Shown, Text, WARN, inert_line, text};
 
-/// List the built-in tools and those of the configuration.
+/// List the built-in tools, and the tools and hooks of the configuration.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,7 @@ impl List {
             }
         }
         if self.json {
-            let array: Vec<_> = listed
+            let mut array: Vec<_> = listed
                 .iter()
                 .map(|(tool, component)| {
                     json!({
@@ -66,6 +66,15 @@ impl List {
                     })
                 })
                 .collect();
+            array.extend(settings.hooks.iter().map(|(name, hook)| {
+                let of = &hook.component;
+                json!({
+                    "hook": name,
+                    "source": source(of, environment).plain(),
+                    "enabled": of.enabled.value,
+                    "grants": of.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
+                })
+            }));
             print_line(console, &array)?;
         } else {
             console.write(|s| {
@@ -99,6 +108,19 @@ impl List {
                         let description = first_sentence(&spec.description);
                         s.out.line(text!("  {}{}", Own(GUTTER), description))?;
                     }
+                }
+                for (name, hook) in &settings.hooks {
+                    let of = &hook.component;
+                    s.out.styled(NAME, text!("{}", Name(name)))?;
+                    s.out
+                        .styled(FAINT, text!("  hook, {}", source(of, environment)))?;
+                    if !of.enabled.value {
+                        s.out.styled(BAD, "  off")?;
+                    }
+                    for line in &of.grants {
+                        s.out.text(text!("  {}", Shown(&line.grant.to_string())))?;
+                    }
+                    s.out.end_line()?;
                 }
                 s.out.flush()
             })?;

@@ -1,0 +1,63 @@
+//! `toolcell bucket`: listing, showing, exporting and clearing what tools keep between calls.
+
+use serde_json::json;
+use toolcell_core::KeyValueStore as _;
+use toolcell_store::{BucketLimits, SqliteBuckets};
+
+use crate::support::cli_user::User;
+
+/// Fills the bucket `notes` of a user, as tools do.
+async fn fill(user: &User) {
+    // A tool creates the file.
+    user.configure("[tools.memory]\nenabled = true\ngrants = [\"keyvalue=memory\"]\n");
+    user.run(&["call", "memory_store", r#"{"content": "x"}"#])
+        .ended(0);
+    let file = user.home().join(".local/share/toolcell/buckets.sqlite");
+    let store = SqliteBuckets::open(file, BucketLimits::default()).unwrap();
+    let pairs = [
+        ("greeting", b"hello\nworld".to_vec()),
+        ("bytes", vec![0xff, 0]),
+        ("\u{1b}[2Jkey", b"x".to_vec()),
+    ];
+    let pairs = pairs.map(|(key, value)| (key.to_owned(), value)).to_vec();
+    store.open("notes").await.unwrap().set(pairs).await.unwrap();
+}
+
+#[tokio::test]
+async fn bucket_is_listed_shown_exported_and_cleared() {
+    let user = User::new();
+    let none = user.run(&["bucket", "list"]).ended(0);
+    assert!(none.stderr.contains("there are no buckets"), "{}", none.stderr);
+    fill(&user).await;
+
+    let listed = user.run(&["bucket", "list", "--json"]).ended(0).json();
+    assert_eq!(listed[1], json!({ "bucket": "notes", "keys": 3, "bytes": 34 }));
+    let listed = user.run(&["bucket", "list"]).ended(0).stdout;
+    assert!(listed.contains("notes   3 keys  34 B"), "{listed}");
+
+    let shown = user.run(&["bucket", "show", "notes"]).ended(0).stdout;
+    assert!(shown.contains("greeting  11 B  hello"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    let value = user.run(&["bucket", "show", "notes", "greeting"]).ended(0);
+    assert_eq!(value.stdout.trim_end(), "hello\nworld");
+
+    let exported = user.run(&["bucket", "export", "notes"]).ended(0).json_lines();
+    assert_eq!(exported[0], json!({ "key": "greeting", "text": "hello\nworld" }));
+    assert_eq!(exported[1], json!({ "key": "bytes", "data": "/wA=" }));
+    assert_eq!(exported.len(), 3);
+
+    user.run(&["bucket", "clear", "notes"]).ended(0);
+    let listed = user.run(&["bucket", "list", "--json"]).ended(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+}
+
+#[tokio::test]
+async fn unknown_bucket_or_key_is_a_usage_error() {
+    let user = User::new();
+    user.run(&["bucket", "clear", "notes"]).ended(2);
+    fill(&user).await;
+    let near = user.run(&["bucket", "show", "note"]).ended(2).stderr;
+    assert!(near.contains("did you mean `notes`?"), "{near}");
+    let key = user.run(&["bucket", "show", "notes", "none"]).ended(2).stderr;
+    assert!(key.contains("the bucket `notes` has no key `none`"), "{key}");
+}
