@@ -382,7 +382,7 @@ fn search_in_ten_thousand_memories_stays_below_limits() {
     assert_eq!(found["total"], MANY);
     let receipt = &seen["receipt"];
     let used = |name: &str| receipt[name].as_u64().unwrap();
-    // The defaults are 20 G, 256 MiB and 30 s. Time is not asserted: it depends on the machine.
+    // The defaults are 1 T, 256 MiB and 30 s. Time is not asserted: it depends on the machine.
     assert!(used("fuel") < 2_000_000_000, "{receipt}");
     assert!(used("peak_memory") < 32 << 20, "{receipt}");
 }

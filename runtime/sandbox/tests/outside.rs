@@ -49,7 +49,7 @@ impl Network for OneServer {
     }
 }
 
-/// Responds by the path of the request; a page shows the head of the request, and `/silent` never responds. `hung_up`
+/// Responds by the path of the request; a page shows the head and the body of the request, and `/silent` never responds. `hung_up`
 /// is notified of each client that disconnects without a response.
 async fn serve(hung_up: mpsc::UnboundedSender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -62,6 +62,12 @@ async fn serve(hung_up: mpsc::UnboundedSender<()>) -> SocketAddr {
                 while !head.ends_with("\r\n\r\n") {
                     head.push(char::from(stream.read_u8().await.unwrap()));
                 }
+                let length = head
+                    .lines()
+                    .find_map(|line| line.strip_prefix("content-length: "));
+                let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+                stream.read_exact(&mut body).await.unwrap();
+                head.push_str(&String::from_utf8(body).unwrap());
                 let path = head.split(' ').nth(1).unwrap();
                 if path == "/silent" {
                     while stream.read_u8().await.is_ok() {}
@@ -138,10 +144,10 @@ async fn ordinary_http_client_in_a_guest_reaches_only_granted_hosts() {
 
     // A redirect to a host without a grant.
     let before = connections();
-    for to in [
-        "http://127.0.0.1/",
-        "http://169.254.169.254/latest/",
-        "http://other.example/",
+    for (to, proposed) in [
+        ("http://127.0.0.1/", None),
+        ("http://169.254.169.254/latest/", None),
+        ("http://other.example/", Some("http=http://other.example")),
     ] {
         let (result, observed) = call(&*tool, json!({"url": format!("http://a.example.com/?to={to}")})).await;
         let error = result.unwrap_err();
@@ -149,10 +155,7 @@ async fn ordinary_http_client_in_a_guest_reaches_only_granted_hosts() {
         let denial = &observed.receipt().denials[0];
         let origin = to.trim_end_matches("latest/").trim_end_matches('/');
         assert!(denial.target.starts_with(&format!("GET {origin}")), "{denial:?}");
-        assert_eq!(
-            denial.allow_with.as_deref(),
-            Some(format!("http={origin}").as_str())
-        );
+        assert_eq!(denial.allow_with.as_deref(), proposed);
     }
     assert_eq!(
         connections(),
@@ -196,6 +199,32 @@ async fn ordinary_http_client_in_a_guest_reaches_only_granted_hosts() {
     assert_eq!(connections(), before + 2);
 
     secrets(&component).await;
+
+    // Another method needs a grant that names it.
+    let sender = |grants: &[&str]| {
+        let tools = component.tools(Arc::new(policy(grants)));
+        tools
+            .into_iter()
+            .find(|tool| tool.spec().name.as_str() == "fetch_send")
+            .unwrap()
+    };
+    let post = json!({"url": "http://a.example.com/items", "method": "POST", "headers": {"x-a": "b"}, "body": {"n": 1}});
+    let (result, observed) = call(&*sender(&["http=http://a.example.com"]), post.clone()).await;
+    assert!(matches!(result, Err(ToolError::Denied { .. })), "{result:?}");
+    let hint = observed.receipt().denials[0].allow_with.clone().unwrap();
+    assert_eq!(hint, "http=POST http://a.example.com");
+    let (result, _) = call(&*sender(&[&hint]), post).await;
+    let said = text(&result.unwrap());
+    for part in [
+        "Status: 200",
+        "POST /items HTTP/1.1",
+        "x-a: b",
+        "content-type: application/json",
+        "content-length: 7",
+        "{\"n\":1}",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
 
     // A call that has ended, at its deadline or by cancellation, leaves no connection behind.
     let mut hurried = policy(&["http=http://*"]);

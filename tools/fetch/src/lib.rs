@@ -1,4 +1,4 @@
-//! The `fetch` tool: reads a web page as Markdown of its main content.
+//! The tools `fetch`, which reads a web page as Markdown of its main content, and `fetch_send`, which sends any request.
 
 mod charset;
 mod coding;
@@ -8,10 +8,11 @@ mod indent;
 mod page;
 mod redirect;
 mod response;
+mod send;
 #[cfg(target_family = "wasm")]
 mod wire;
 
-toolcell_sdk::export!(fetch::fetch);
+toolcell_sdk::export!(fetch::fetch, send::fetch_send);
 
 /// Replacement without WASI, which has no network: tests provide their own responses.
 #[cfg(not(target_family = "wasm"))]
@@ -20,10 +21,17 @@ mod wire {
     use url::Url;
 
     use crate::response::Response;
+    use crate::send::Request;
+
+    pub(crate) const USER_AGENT: &str = "toolcell-fetch";
 
     pub(crate) fn get(url: &Url, _: usize) -> Result<Response> {
         Err(ToolError::unavailable(format_args!(
             "`{url}`: no network outside a cell"
         )))
+    }
+
+    pub(crate) fn send(request: &Request, max_body: usize) -> Result<Response> {
+        get(&request.url, max_body)
     }
 }

@@ -156,7 +156,7 @@ fn check_status(url: &Url, response: &Response) -> Result<()> {
 }
 
 /// True if a media type is text.
-fn is_text(media_type: &str) -> bool {
+pub(crate) fn is_text(media_type: &str) -> bool {
     let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type, ""));
     let known = [
         "json",
@@ -182,7 +182,7 @@ fn is_text(media_type: &str) -> bool {
 }
 
 /// Media type of a body without a declared one.
-fn guess(body: &[u8]) -> &'static str {
+pub(crate) fn guess(body: &[u8]) -> &'static str {
     let start = &body[..body.len().min(1024)];
     let text = String::from_utf8_lossy(start).trim_start().to_lowercase();
     match () {

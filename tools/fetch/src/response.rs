@@ -42,6 +42,10 @@ impl Response {
     /// Status code with its reason phrase.
     pub(crate) fn status_text(&self) -> String {
         let reason = match self.status {
+            200 => " OK",
+            201 => " Created",
+            202 => " Accepted",
+            204 => " No Content",
             400 => " Bad Request",
             401 => " Unauthorized",
             402 => " Payment Required",
@@ -51,6 +55,9 @@ impl Response {
             406 => " Not Acceptable",
             408 => " Request Timeout",
             410 => " Gone",
+            409 => " Conflict",
+            415 => " Unsupported Media Type",
+            422 => " Unprocessable Content",
             418 => " I'm a teapot",
             429 => " Too Many Requests",
             451 => " Unavailable For Legal Reasons",

@@ -4,14 +4,22 @@ use toolcell_sdk::{Result, ToolError};
 use url::Url;
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{
-    ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, Scheme, http_error_code,
+    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme,
+    http_error_code,
 };
 use wasip2::io::streams::StreamError;
 
 use crate::response::Response;
+use crate::send::{self, Request};
 
 /// Bytes per read.
 const CHUNK: u64 = 64 << 10;
+
+/// Maximum bytes that a stream accepts in one blocking write (WASI 0.2).
+const WRITE: usize = 4 << 10;
+
+/// Name of this client.
+pub(crate) const USER_AGENT: &str = concat!("toolcell-fetch/", env!("CARGO_PKG_VERSION"));
 
 const HEADERS: &[(&str, &str)] = &[
     (
@@ -19,15 +27,30 @@ const HEADERS: &[(&str, &str)] = &[
         "text/html, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5",
     ),
     ("accept-encoding", "gzip"),
-    (
-        "user-agent",
-        concat!("toolcell-fetch/", env!("CARGO_PKG_VERSION")),
-    ),
+    ("user-agent", USER_AGENT),
 ];
 
 /// Sends a GET request and reads at most `max_body` bytes of the response.
 pub(crate) fn get(url: &Url, max_body: usize) -> Result<Response> {
-    let response = request(url).map_err(|error| explain(url, &error))?;
+    let headers = HEADERS
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+        .collect();
+    let request = Request {
+        method: send::Method::Get,
+        url: url.clone(),
+        headers,
+        body: Vec::new(),
+    };
+    send(&request, max_body)
+}
+
+/// Sends a request and reads at most `max_body` bytes of the response.
+pub(crate) fn send(request: &Request, max_body: usize) -> Result<Response> {
+    let url = &request.url;
+    let headers = Fields::from_list(&request.headers)
+        .map_err(|error| ToolError::invalid(format_args!("`headers`: {error}")))?;
+    let response = exchange(request, headers).map_err(|error| explain(url, &error))?;
     let mut answer = Response {
         status: response.status(),
         headers: response.headers().entries(),
@@ -64,14 +87,17 @@ pub(crate) fn get(url: &Url, max_body: usize) -> Result<Response> {
     Ok(answer)
 }
 
-fn request(url: &Url) -> Result<wasip2::http::types::IncomingResponse, ErrorCode> {
-    let headers: Vec<(String, Vec<u8>)> = HEADERS
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
-        .collect();
-    let headers =
-        Fields::from_list(&headers).map_err(|error| ErrorCode::InternalError(Some(error.to_string())))?;
+fn exchange(sent: &Request, headers: Fields) -> Result<IncomingResponse, ErrorCode> {
+    let url = &sent.url;
     let request = OutgoingRequest::new(headers);
+    let method = match sent.method {
+        send::Method::Get => Method::Get,
+        send::Method::Head => Method::Head,
+        send::Method::Post => Method::Post,
+        send::Method::Put => Method::Put,
+        send::Method::Patch => Method::Patch,
+        send::Method::Delete => Method::Delete,
+    };
     let path = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
@@ -82,15 +108,18 @@ fn request(url: &Url) -> Result<wasip2::http::types::IncomingResponse, ErrorCode
         Scheme::Https
     };
     let set = request
-        .set_method(&Method::Get)
+        .set_method(&method)
         .and_then(|()| request.set_scheme(Some(&scheme)))
         .and_then(|()| request.set_authority(Some(url.authority())))
         .and_then(|()| request.set_path_with_query(Some(&path)));
     set.map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
-    if let Ok(body) = request.body() {
-        OutgoingBody::finish(body, None)?;
-    }
+    let body = request.body().map_err(|()| ErrorCode::InternalError(None))?;
     let future = outgoing_handler::handle(request, None)?;
+    // After the request is on its way, because the host holds only some of the body. A server that answers early stops
+    // reading; its response says why.
+    if write(&body, &sent.body).is_ok() {
+        let _ = OutgoingBody::finish(body, None);
+    }
     loop {
         match future.get() {
             Some(Ok(response)) => return response,
@@ -98,6 +127,17 @@ fn request(url: &Url) -> Result<wasip2::http::types::IncomingResponse, ErrorCode
             None => future.subscribe().block(),
         }
     }
+}
+
+fn write(body: &OutgoingBody, bytes: &[u8]) -> Result<(), StreamError> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let stream = body.write().map_err(|()| StreamError::Closed)?;
+    for chunk in bytes.chunks(WRITE) {
+        stream.blocking_write_and_flush(chunk)?;
+    }
+    Ok(())
 }
 
 /// Converts an error to a message that states the remedy: a grant, a retry, or another URL.

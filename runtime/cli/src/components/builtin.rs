@@ -27,7 +27,7 @@ pub(crate) static ALL: &[Shipped] = include!(concat!(env!("OUT_DIR"), "/shipped.
 /// Names of the built-in tools, by component. They are reserved: no other component can use them.
 pub(crate) const TOOLS: [(&str, &[&str]); 6] = [
     ("clock", &["clock_add", "clock_diff", "clock_now"]),
-    ("fetch", &["fetch"]),
+    ("fetch", &["fetch", "fetch_send"]),
     (
         "files",
         &[
