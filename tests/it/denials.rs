@@ -159,7 +159,7 @@ fn paths_of_builtin_tools_are_marked() {
         for tool in component["tools"].as_array().into_iter().flatten() {
             let schema = &tool["input"];
             for (name, property) in schema["properties"].as_object().unwrap() {
-                let is_path = name.ends_with("path");
+                let is_path = name.ends_with("path") || ["source", "destination"].contains(&name.as_str());
                 assert_eq!(property["format"] == "path", is_path, "{}: {name}", tool["name"]);
                 if is_path {
                     marked.insert(tool["name"].as_str().unwrap().to_owned());

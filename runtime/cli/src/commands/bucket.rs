@@ -14,7 +14,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{FAINT, GUTTER, Own, STRONG, inert_line, text};
+use crate::ui::terminal::{FAINT, GUTTER, Name, Own, STRONG, inert_line, text};
 
 /// Number of values read at a time: 16 MiB if all have the maximum size.
 const AT_ONCE: usize = 16;
@@ -127,7 +127,7 @@ fn list(all: &[BucketInfo], json: bool, console: &Console) -> Result<(), Failure
     let width = all.iter().map(|info| info.name.len()).max().unwrap_or(0);
     console.write(|s| {
         for info in all {
-            s.out.cell(STRONG, text!("{}", info.name), width)?;
+            s.out.cell(STRONG, text!("{}", Name(&info.name)), width)?;
             s.out
                 .styled(FAINT, text!("  {}  {}", count(info.keys), Bytes(info.bytes)))?;
             s.out.end_line()?;

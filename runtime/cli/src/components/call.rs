@@ -14,7 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::ui::render::{Activity, Console, turn};
 use crate::ui::terminal::text;
 
-/// Returns the tool of a component by its name, or its only one.
+/// Returns the tool of a component by its name; without one its only tool, or that with the name of the component.
 pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
     let names: Vec<&str> = loaded
         .tools
@@ -26,6 +26,10 @@ pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc
         let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         quoted.join(", ")
     };
+    let name = name.or_else(|| {
+        let is_named_so = || loaded.settings.offers(component) && defines(loaded, component);
+        (loaded.tools.len() > 1 && is_named_so()).then_some(component.as_str())
+    });
     match (name, loaded.tools.as_slice()) {
         (None, [only]) => Ok(only),
         (None, _) => Err(
