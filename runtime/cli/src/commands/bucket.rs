@@ -5,16 +5,16 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell_core::suggest::nearest;
-use toolcell_core::{Blob, KeyValueStore as _};
+use toolcell_core::{Blob, Content, KeyValueStore as _};
 use toolcell_store::{BucketInfo, SqliteBuckets};
 
 use crate::components::buckets;
 use crate::config::units::{Bytes, Count};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{FAINT, GUTTER, Name, Own, STRONG, inert_line, text};
+use crate::ui::render::{Console, content};
+use crate::ui::terminal::{FAINT, Name, STRONG, inert_line, text};
 
 /// Number of values read at a time: 16 MiB if all have the maximum size.
 const AT_ONCE: usize = 16;
@@ -192,7 +192,7 @@ async fn each(
 fn line(console: &Console, key: &str, value: &[u8]) -> Result<(), Failure> {
     let begins = std::str::from_utf8(value).map_or_else(|_| String::new(), shown);
     console.write(|s| {
-        s.out.styled(STRONG, text!("{}{}", Own(GUTTER), shown(key)))?;
+        s.out.styled(STRONG, text!("{}", shown(key)))?;
         s.out.styled(FAINT, text!("  {}", Bytes(value.len() as u64)))?;
         s.out.text(text!("  {}", begins))?;
         s.out.end_line()?;
@@ -228,10 +228,7 @@ async fn value(
     };
     match String::from_utf8(value) {
         Ok(text) => {
-            console.write(|s| {
-                s.out.line(text)?;
-                s.out.flush()
-            })?;
+            console.write(|s| content::write(&mut s.out, &[Content::text(text)]))?;
         }
         Err(error) => print_line(console, &pair(&key, error.into_bytes()))?,
     }

@@ -280,15 +280,14 @@ fn limit_setting(limit: &Limit, receipt: &Receipt, limits: &Limits) -> Option<(&
     if value < limits::get(limits, name) {
         return None;
     }
-    let needed = match limit {
-        Limit::Memory(_) => receipt.needed_memory,
-        Limit::Output(_) => receipt.bytes_out,
-        _ => 0,
-    };
-    let more = match value {
-        _ if needed > value => round_up(needed),
-        0 => limits::get(&Limits::default(), name),
-        value => value.saturating_mul(2),
+    let more = match (limit, value) {
+        (Limit::Output(_), value) if receipt.bytes_out > value => round_up(receipt.bytes_out),
+        // The tool may ask for more after what was refused.
+        (Limit::Memory(_), 1..) if receipt.needed_memory > value.saturating_mul(2) => {
+            round_up(receipt.needed_memory)
+        }
+        (_, 0) => limits::get(&Limits::default(), name),
+        (_, value) => value.saturating_mul(2),
     };
     Some((name, limits::exactly(name, more)))
 }
