@@ -185,13 +185,42 @@ fn every_command_has_help_examples_and_exit_codes() {
         &["tool", "inspect"],
         &["config", "check"],
         &["config", "schema"],
+        &["config", "show"],
         &["doctor"],
         &["completions"],
+        &["help"],
     ] {
         let mut arguments = command.to_vec();
         arguments.push("--help");
         let help = user.run(&arguments).ended(0).stdout;
         assert!(help.contains("Examples:"), "{command:?}: {help}");
+    }
+}
+
+#[test]
+fn help_explains_topics_and_commands() {
+    let user = User::new();
+    let help = |words: &[&str]| user.run(&[&["help"], words].concat());
+    for (words, part) in [
+        (&["grants"][..], "deny=PATH"),
+        (&["limits"], "keyvalue_bytes"),
+        (&["config"], "TOOLCELL_MAX_STEPS"),
+        (&["exit-codes"], "130   cancelled"),
+        (&["session", "resume"], "Usage: toolcell session resume"),
+        (&[], "Usage: toolcell"),
+        (&["help"], "Topics:"),
+    ] {
+        let shown = help(words).ended(0).stdout;
+        assert!(shown.contains(part), "{words:?}: {shown}");
+    }
+    for (words, hint) in [
+        (&["limit"][..], "did you mean `limits`?"),
+        (&["session", "resum"], "did you mean `resume`?"),
+        (&["grants", "x"], "there is no help for"),
+        (&["zzz"], "toolcell help help"),
+    ] {
+        let stderr = help(words).ended(2).stderr;
+        assert!(stderr.contains(hint), "{words:?}: {stderr}");
     }
 }
 

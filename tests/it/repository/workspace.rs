@@ -246,13 +246,15 @@ fn libraries_read_no_environment_and_never_print() {
 /// JSON output is escaped in one function.
 #[test]
 fn json_is_printed_in_one_place() {
-    // Streams laid out by a screen, terminal detection and size, a completion script, an identifier.
+    // Streams laid out by a screen, terminal detection and size, a completion script, help without foreign text, an
+    // identifier.
     let others = [
         "ui/render/json.rs",
         "ui/render/held.rs",
         "ui/terminal/size.rs",
         "environment.rs",
         "commands/completions.rs",
+        "commands/help.rs",
         // Messages of a protocol, for a program: never on a terminal.
         "commands/mcp.rs",
         "commands/session.rs",

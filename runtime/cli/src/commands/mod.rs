@@ -7,6 +7,7 @@ mod chat;
 mod completions;
 mod config;
 mod doctor;
+mod help;
 mod lock;
 mod mcp;
 mod policy;
@@ -93,6 +94,7 @@ enum Command {
     Config(config::Config),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
+    Help(help::Help),
 }
 
 /// Runs the parsed command line and reports its failure.
@@ -159,5 +161,6 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Config(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Doctor(command) => command.run(overrides, environment, console).await,
         Command::Completions(command) => command.run(Cli::command()),
+        Command::Help(command) => command.run(Cli::command()),
     }
 }
