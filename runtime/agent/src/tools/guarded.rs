@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::sync::RwLock;
 use toolcell_core::event::DataFlow;
 use toolcell_core::{
-    ApprovalCause, ArgumentPlace, BoxFuture, CallContext, CallResult, RemainingBudget, Tool, ToolCall,
-    ToolError, ToolSpec,
+    ApprovalCause, ArgumentPlace, BoxFuture, CallContext, CallResult, PlaceKind, RemainingBudget, Tool,
+    ToolCall, ToolError, ToolSpec,
 };
 
 use crate::approval::{Approvals, CheckStart, Gate, check_places};
@@ -79,6 +79,11 @@ struct Guarded {
 }
 
 impl Guarded {
+    fn names_files(&self, arguments: &Value) -> bool {
+        let places = self.tool.places(arguments);
+        places.iter().any(|place| place.kind == PlaceKind::Path)
+    }
+
     /// Checks a call, and counts its data flow if it may run.
     fn admit(&self, arguments: &Value) -> Result<Vec<ArgumentPlace>, ToolError> {
         let name = self.tool.spec().name.as_str();
@@ -118,7 +123,7 @@ impl Tool for Guarded {
                 _ if !judges_arguments => (None, None),
                 true => (None, Some(self.client.files.write().await)),
                 // No file can lead this call elsewhere: it waits for none that changes files.
-                false if self.tool.places(&arguments).is_empty() => (None, None),
+                false if !self.names_files(&arguments) => (None, None),
                 false => (Some(self.client.files.read().await), None),
             };
             let judged = match self.admit(&arguments) {

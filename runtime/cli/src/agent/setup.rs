@@ -188,8 +188,10 @@ impl Components {
                 digest: loaded.component.digest().to_string(),
                 component: loaded.settings.name.clone(),
                 access: saved_approvals::access(&grants, scratch.map(|dir| dir.value)),
-                reach: (loaded.settings.grants.iter())
-                    .map(|line| question::of_grant(line, environment))
+                // A secret first: of many grants only some are shown.
+                reach: (loaded.settings.bindings.iter())
+                    .map(question::of_secret)
+                    .chain((loaded.settings.grants.iter()).map(|line| question::of_grant(line, environment)))
                     .chain(kept)
                     .collect(),
                 findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use toolcell_agent::{ApprovalCause, ApprovalRequest};
-use toolcell_core::Grant;
+use toolcell_core::{Grant, SecretBinding};
 
 use crate::approval::facts::{MAX_REACH, MAX_REASON, leads, lookalikes, warnings};
 use crate::approval::saved_approvals::{self, Scope};
@@ -118,6 +118,16 @@ fn reach(known: &Known) -> Text {
     }
 }
 
+/// Describes where a secret is sent: `send the secret `github` to `https://api.github.com``.
+pub(crate) fn of_secret(binding: &SecretBinding) -> Text {
+    let origins = binding.origins.iter().map(|origin| text!("`{}`", origin));
+    text!(
+        "send the secret `{}` to {}",
+        binding.name,
+        Text::join(origins, ", ")
+    )
+}
+
 /// Describes what a grant allows: `read and change files in `~/notes``.
 pub(crate) fn of_grant(line: &GrantLine, environment: &Environment) -> Text {
     match &line.grant {
@@ -193,6 +203,16 @@ mod tests {
             Fact::Warning(text) => format!("! {text}\n"),
         };
         facts.iter().map(line).collect()
+    }
+
+    #[test]
+    fn question_names_the_secrets_that_a_tool_sends() {
+        let written = r#"{ "name": "github", "origins": ["https://api.github.com", "https://b.test"], "header": "authorization" }"#;
+        let binding: SecretBinding = serde_json::from_str(written).unwrap();
+        assert_eq!(
+            of_secret(&binding).to_string(),
+            "send the secret `github` to `https://api.github.com`, `https://b.test`"
+        );
     }
 
     #[test]

@@ -26,13 +26,15 @@ const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Variables that name files and directories of libraries and scripts which are loaded into every program, that is also into
 /// Toolcell and the shells that it starts.
-const LOADED: [&str; 8] = [
+const LOADED: [&str; 10] = [
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "LD_AUDIT",
     "DYLD_LIBRARY_PATH",
     "DYLD_FRAMEWORK_PATH",
     "DYLD_INSERT_LIBRARIES",
+    "GCONV_PATH",
+    "OPENSSL_CONF",
     "BASH_ENV",
     "ENV",
 ];

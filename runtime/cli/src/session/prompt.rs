@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use toolcell_core::denial::DeniedUse;
-use toolcell_core::{Blob, Content, Message};
+use toolcell_core::{Blob, Content, Grant, Message};
 use toolcell_fs::Rules;
 
 use crate::config::own_directories::denials_of_all;
@@ -239,8 +239,12 @@ impl Attachable<'_> {
             let settings = config::load(environment, overrides.clone())?;
             let denied = denials_of_all(&settings, true, environment)?.paths.into_iter();
             let denied = denied.filter(|denial| denial.uses == DeniedUse::All);
-            let places =
-                denied.flat_map(|denial| denial.host.canonicalize().into_iter().chain([denial.host]));
+            let flags = overrides.grants.iter().filter_map(|flag| match &flag.grant {
+                Grant::Deny { host } => Some(environment.path(host, &environment.cwd)),
+                _ => None,
+            });
+            let denied = denied.map(|denial| denial.host).chain(flags);
+            let places = denied.flat_map(|host| host.canonicalize().into_iter().chain([host]));
             *self = Self::Except(places.collect());
         }
         let Self::Except(places) = self else {
@@ -386,10 +390,17 @@ mod tests {
     fn text_of_a_command_attaches_neither_hidden_nor_denied_files() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
-        for name in ["private", ".ssh", "notes"] {
+        for name in ["private", ".ssh", "notes", "secrets"] {
             std::fs::create_dir(dir.join(name)).unwrap();
         }
-        for name in ["private/key", ".ssh/id", ".env", "notes/a.md", "config.toml"] {
+        for name in [
+            "private/key",
+            ".ssh/id",
+            ".env",
+            "notes/a.md",
+            "secrets/b",
+            "config.toml",
+        ] {
             std::fs::write(dir.join(name), "text").unwrap();
         }
         std::os::unix::fs::symlink("private/key", dir.join("link")).unwrap();
@@ -397,6 +408,7 @@ mod tests {
         let environment = Environment::for_tests(&dir, &[]);
         let overrides = Overrides {
             config: Some(dir.join("config.toml")),
+            grants: vec!["deny=secrets".parse().unwrap()],
             ..Overrides::default()
         };
         let mut attachable = Attachable::Unread(&overrides);
@@ -404,6 +416,7 @@ mod tests {
             ("private/key", false),
             ("link", false),
             (".ssh/id", false),
+            ("secrets/b", false),
             (".env", false),
             ("config.toml", false),
             ("notes/a.md", true),
