@@ -118,7 +118,7 @@ fn reach(known: &Known) -> Text {
     }
 }
 
-/// Describes where a secret is sent: `send the secret `github` to `https://api.github.com``.
+/// Describes where a secret is sent, by its name and origins.
 pub(crate) fn of_secret(binding: &SecretBinding) -> Text {
     let origins = binding.origins.iter().map(|origin| text!("`{}`", origin));
     text!(
