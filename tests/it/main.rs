@@ -14,6 +14,7 @@ mod denials;
 mod hooks;
 mod keyring;
 mod mcp;
+mod mcp_client;
 mod memory;
 #[cfg(feature = "otel")]
 mod otel;

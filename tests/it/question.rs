@@ -173,7 +173,9 @@ fn every_question_fits_screen() {
     terminal.answer("v");
     let question = &terminal.seen[terminal.seen.find("? `").unwrap()..];
     assert!(question.lines().count() <= 24, "{question}");
-    assert!(question.contains("lines omitted"), "{question}");
+    let words: String = question.split_whitespace().collect();
+    assert!(words.contains("linesomitted;sha256ofthewhole"), "{question}");
+    assert!(question.contains("\"z\": \"last\""), "{question}");
     // The whole can be looked at, and the question comes back.
     terminal
         .wait_for("lines 1 to 21 of ")
@@ -185,6 +187,56 @@ fn every_question_fits_screen() {
         .keys("q\n");
     terminal.wait_for("wants to run with").answer("n");
     terminal.wait_for("1 call");
+}
+
+#[test]
+fn question_below_early_keys_stays_on_screen() {
+    let many: Vec<u32> = (0..500).collect();
+    for (columns, rows) in [(80, 24), (40, 22), (13, 60)] {
+        let user = asked_about_anything(&json!({ "path": "out.txt", "many": many }));
+        let mut terminal = Terminal::start(&user, &RUN_ANY, "xterm", columns, rows);
+        terminal.keys("y");
+        terminal.wait_for("discarded").wait_for("nter: ");
+        let lines = terminal.lines();
+        let title = lines.iter().rposition(|line| line.starts_with("? ")).unwrap();
+        let physical = lines[title..].iter().map(|line| {
+            let length = line.chars().filter(|c| !c.is_control()).count();
+            length.div_ceil(columns.into()).max(1)
+        });
+        let physical: usize = physical.sum();
+        assert!(
+            physical <= usize::from(rows),
+            "{columns}x{rows}: {physical} {lines:#?}"
+        );
+    }
+}
+
+#[test]
+fn long_texts_on_a_small_screen_keep_their_ends_and_digests() {
+    for (columns, rows, names) in [
+        (60, 20, &["content"][..]),
+        (80, 24, &["content", "more"]),
+        (40, 26, &["content"]),
+    ] {
+        let mut arguments = json!({ "path": "out.txt" });
+        for name in names {
+            arguments[*name] = format!("start of {name} {} end of {name}", "x".repeat(30_000)).into();
+        }
+        let user = asked_about_anything(&arguments);
+        let mut terminal = Terminal::start(&user, &RUN_ANY, "xterm", columns, rows);
+        let screen = screen_of(&mut terminal, rows.into());
+        let joined = screen.concat().replace(['│', '├', '─', ' '], "");
+        assert!(joined.contains("\"out.txt\""), "{screen:#?}");
+        for name in names {
+            let ends = [format!("startof{name}"), format!("endof{name}\"")];
+            assert!(
+                ends.iter().all(|end| joined.contains(end)),
+                "{columns}, {name}: {screen:#?}"
+            );
+        }
+        let digests = joined.matches("charactersomitted;sha256").count();
+        assert_eq!(digests, names.len(), "{screen:#?}");
+    }
 }
 
 /// Returns the screen after the first question.
@@ -248,7 +300,7 @@ fn long_texts_are_shown_by_start_end_length_and_digest() {
     for part in [
         "\"start xxx",
         "xxx end\"",
-        "├─ 4852 of 5012 characters omitted; sha256 of the whole ",
+        "├─ 4852 of 5012 characters omitted; sha256 ",
         "\"path\": \"out.txt\"",
         "v show everything",
     ] {

@@ -96,6 +96,18 @@ pub enum AgentError {
         #[source]
         source: toolcell_core::StoreError,
     },
+    /// No turn has messages in the conversation: there was none, or a summary has replaced them.
+    #[error("session `{session}` has no turn that could be undone")]
+    NothingToUndo {
+        /// Identifier of the session.
+        session: String,
+    },
+    /// The conversation is too short for a summary.
+    #[error("the conversation of session `{session}` is too short to be summarised")]
+    TooShort {
+        /// Identifier of the session.
+        session: String,
+    },
     /// There is no open turn to resume.
     #[error("session `{session}` has no open turn")]
     NoTurn {

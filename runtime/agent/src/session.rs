@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::{EventSink, Message, StoreError};
+use toolcell_core::{Event, EventSink, Message, StoreError};
 use tracing::Instrument as _;
 
 use crate::agent::Agent;
@@ -19,6 +19,7 @@ use crate::driver::journal::Journal;
 use crate::driver::receipt::SubagentReceipt;
 use crate::driver::spans;
 use crate::error::AgentError;
+use crate::machine::summary;
 use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
 use crate::sink::NullSink;
@@ -52,6 +53,8 @@ pub enum TurnStart {
     /// Resumes a turn that was paused or interrupted, in this process or another one. Finished calls are not run again;
     /// a call that was running is run again only if its tool is idempotent.
     Resume,
+    /// Summarises the older part of the conversation now. Fails if it is too short to be worthwhile.
+    Compact,
     /// Abandons a turn that was paused or interrupted: each pending call gets an error result, and the session accepts
     /// its next message.
     Abandon,
@@ -175,10 +178,40 @@ impl Session {
             .await
     }
 
+    /// Continues with another agent, such as one with another model or other tools. Both have the same store.
+    pub fn switch_to(&mut self, agent: &Agent) {
+        self.definition = agent.definition.clone();
+    }
+
+    /// Removes the messages of the last turn from the conversation. The journal keeps them; what calls did is not undone,
+    /// and tokens and data-flow labels stay counted. Returns the number of removed messages.
+    ///
+    /// # Errors
+    /// Fails if the last turn is open, if there is no turn whose messages are still in the conversation, or if the journal
+    /// fails.
+    pub async fn undo(&mut self) -> Result<usize, AgentError> {
+        let session = || self.id().to_owned();
+        if self.is_open() {
+            return Err(AgentError::TurnOpen { session: session() });
+        }
+        let removed = match self.state.starts.last() {
+            Some(start) => self.state.messages.len().saturating_sub(*start),
+            None => return Err(AgentError::NothingToUndo { session: session() }),
+        };
+        let event = Event::TurnUndone { removed };
+        self.journal.push(event.clone(), &NullSink);
+        if let Err(source) = self.journal.drain(&NullSink).await {
+            let session = self.id().to_owned();
+            return Err(AgentError::Store { session, source });
+        }
+        self.state.apply(&event);
+        Ok(removed)
+    }
+
     fn first_input(&self, start: TurnStart) -> Result<Input, AgentError> {
         let session = || self.id().to_owned();
         match (start, self.is_open()) {
-            (TurnStart::Message(_) | TurnStart::Proceed, true) => {
+            (TurnStart::Message(_) | TurnStart::Proceed | TurnStart::Compact, true) => {
                 Err(AgentError::TurnOpen { session: session() })
             }
             (TurnStart::Resume | TurnStart::Abandon, false) => Err(AgentError::NoTurn { session: session() }),
@@ -189,6 +222,10 @@ impl Session {
                 None if self.state.messages.is_empty() => self.begin(Message::user(messages::BEGIN), false),
                 None => self.begin(Message::user(messages::CONTINUE), false),
             }),
+            (TurnStart::Compact, false) => match summary::on_request(&self.state.messages) {
+                Some(_) => Ok(Input::Compact),
+                None => Err(AgentError::TooShort { session: session() }),
+            },
             (TurnStart::Resume, true) => Ok(Input::Resume),
             (TurnStart::Abandon, true) => Ok(Input::Stop {
                 outcome: TurnOutcome::Cancelled,

@@ -164,6 +164,11 @@ impl Environment {
             .map(|dir| self.cwd.join(dir))
     }
 
+    /// Returns a variable as it is, also one that is not UTF-8.
+    pub(crate) fn var_os(&self, name: &str) -> Option<OsString> {
+        self.vars.get(name).cloned()
+    }
+
     /// Returns the file of a program: a name is searched in `PATH`, a path is taken as it is. Symbolic links are not
     /// followed.
     pub(crate) fn program_file(&self, program: &Path) -> Option<PathBuf> {

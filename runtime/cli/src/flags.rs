@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use toolcell_core::Schema;
 use toolcell_fs::Rules;
 
-use crate::config::Overrides;
 use crate::config::budget::NamedBudget;
 use crate::config::file::FlowRule;
 use crate::config::grants::FlagGrant;
@@ -13,6 +13,7 @@ use crate::config::limits::FlagLimit;
 use crate::config::provider::ProviderFlags;
 use crate::config::turn::{ContextFlags, LoopFlags};
 use crate::config::user_files::because;
+use crate::config::{Overrides, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
@@ -69,6 +70,11 @@ pub(crate) struct AgentFlags {
     #[arg(long = "budget", value_name = "NAME=VALUE")]
     budget: Vec<NamedBudget>,
 
+    /// Ask for an answer in JSON that fits the JSON Schema in this file. An answer that does not is refused, and the model
+    /// tries again.
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+
     /// Refuse tools and hooks that differ from `toolcell.lock`.
     #[arg(long)]
     pub(crate) locked: bool,
@@ -97,6 +103,30 @@ pub(crate) struct ModelFlags {
 }
 
 impl AgentFlags {
+    /// Replaces the model and returns the former one.
+    pub(crate) fn set_model(&mut self, model: Option<Sourced<String>>) -> Option<Sourced<String>> {
+        std::mem::replace(&mut self.model.provider.0.model, model)
+    }
+
+    /// Reads the schema of answers, if there is one.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or is no schema.
+    pub(crate) fn answer_schema(&self, environment: &Environment) -> Result<Option<Schema>, Failure> {
+        let Some(path) = &self.schema else {
+            return Ok(None);
+        };
+        let path = environment.cwd.join(path);
+        let fail = || {
+            let shown = environment.shown(&path);
+            Failure::new(Exit::Usage, text!("the schema in `{}` cannot be used", shown))
+        };
+        let text = toolcell_fs::read_text(&path, &Rules::named(MAX_SCHEMA))
+            .map_err(|error| because(fail(), error))?;
+        let schema = Schema::parse(&text).map_err(|error| fail().because(error))?;
+        Ok(Some(schema))
+    }
+
     /// Copies the flags into the last configuration layer.
     ///
     /// # Errors
@@ -120,6 +150,9 @@ impl AgentFlags {
 
 /// Maximum size of a file with instructions, in bytes: far more than is useful in every request.
 const MAX_INSTRUCTIONS: u64 = 256 << 10;
+
+/// Maximum size of a file with a schema, in bytes. Schemas have their own, smaller maximum.
+const MAX_SCHEMA: u64 = 1 << 20;
 
 /// Returns a text as written, or that of the file behind `@` with its path.
 fn text_or_file(written: &str, environment: &Environment) -> Result<(String, Option<PathBuf>), Failure> {

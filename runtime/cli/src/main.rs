@@ -14,6 +14,7 @@ mod environment;
 mod error;
 mod exit;
 mod flags;
+mod mcp;
 mod scratch;
 mod session;
 mod telemetry;

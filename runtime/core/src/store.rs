@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::provider::Usage;
 use crate::{BoxFuture, Event, SharedError};
 
 /// A store of sessions.
@@ -45,6 +46,13 @@ pub trait SessionStore: Send + Sync {
         to: &'a str,
         events: Option<u64>,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Gives a session a name, or takes it away. Names are unique.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NameTaken`], or an error of the store.
+    fn rename<'a>(&'a self, session: &'a str, name: Option<&'a str>)
+    -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Removes a session. Events shared with forks are kept until the forks are removed.
     ///
@@ -103,6 +111,21 @@ pub struct SessionInfo {
     pub events: u64,
     /// Beginning of the first message.
     pub title: String,
+    /// Name given by the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Number of messages in the journal: those of the user, and answers of the model.
+    #[serde(default)]
+    pub messages: u64,
+    /// Size of its events and stored results, in bytes, without those shared with the session it was forked from.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Tokens of its finished turns, without those of the session it was forked from.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Cost of those turns in millionths of the currency unit of the prices; `None` if none of them had prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
     /// Session from which this one was forked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
@@ -123,6 +146,12 @@ pub enum StoreError {
     Exists {
         /// Identifier of the session.
         id: String,
+    },
+    /// Another session has this name.
+    #[error("another session has the name `{}`", name.escape_debug())]
+    NameTaken {
+        /// Requested name.
+        name: String,
     },
     /// Another writer has appended to the session, in this process or in another one.
     #[error("session `{}` was changed by another process since it was loaded", id.escape_debug())]

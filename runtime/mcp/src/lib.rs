@@ -1,4 +1,5 @@
-//! Serves [tools](toolcell_core::Tool) to clients of the Model Context Protocol (MCP).
+//! Serves [tools](toolcell_core::Tool) to clients of the Model Context Protocol (MCP), and makes tools of those that its
+//! servers have ([`client`]).
 //!
 //! A [`Server`] answers the messages of one client on a stream, such as standard input and output. The framing, the
 //! envelope and the types are implemented here, because a call in a cell takes microseconds. The crate neither decides
@@ -11,36 +12,32 @@
 //! |---|---|
 //! | versions of the protocol, negotiated for each request or by `initialize` | `version` |
 //! | lines, and JSON-RPC 2.0 messages in them | `lines`, `message` |
-//! | the requests of one client | `connection`, `call` |
-//! | requests that are not answered yet | `in_flight` |
-//! | messages that the client has not read yet | `outbox` |
-//! | results and tools in the form of each version | `result`, `catalog` |
+//! | the server of tools | `server` |
+//! | the requests of one client | `server::connection`, `server::call` |
+//! | requests that are not answered yet | `server::in_flight` |
+//! | messages that the client has not read yet | `server::outbox` |
+//! | the same over HTTP: tokens, sessions, limits, metrics | `server::http` |
+//! | questions to the user about a call | `server::question` |
+//! | results and tools in the form of each version | `server::result`, `server::catalog` |
+//! | servers of others, whose tools become ours | [`client`] |
 //!
 //! Specifications: <https://modelcontextprotocol.io/specification>, <https://www.jsonrpc.org/specification>.
 
-mod call;
-mod catalog;
-mod connection;
-mod in_flight;
+pub mod client;
 mod lines;
 mod message;
-mod outbox;
-mod result;
 mod server;
-mod state;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
 mod version;
 
-pub use call::{LOG_KEY, MAX_RUNNING};
-pub use catalog::{DuplicateTool, PAGE_TOOLS};
-pub use connection::{MAX_BATCH, MAX_BATCHES};
-pub use in_flight::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
 pub use lines::MAX_MESSAGE_BYTES;
-pub use outbox::{BATCH_PART_BYTES, MAX_STALL, MAX_UNREAD_BYTES, MAX_UNREAD_WITH_NOTIFICATION};
-pub use result::RECEIPT_KEY;
-pub use server::Server;
-pub use state::{Identity, ServerObserver};
+pub use server::http::{
+    Access, BODY_TIME, DRAIN_TIME, HEADER_TIME, HttpServer, MAX_CONNECTIONS, MAX_HEADER_BYTES, MAX_HEADERS,
+    MAX_HTTP_RUNNING, MAX_HTTP_UNREAD_BYTES, MAX_REQUESTS, MAX_SESSIONS, MAX_WRITE_STALL, MIN_TOKEN_BYTES,
+    Metrics, PATH, Reached, SESSION_IDLE, Token, WeakToken,
+};
+pub use server::{
+    BATCH_PART_BYTES, DuplicateTool, Identity, LOG_KEY, MAX_BATCH, MAX_BATCHES, MAX_IN_FLIGHT,
+    MAX_IN_FLIGHT_BYTES, MAX_QUESTIONS, MAX_RUNNING, MAX_STALL, MAX_UNREAD_BYTES,
+    MAX_UNREAD_WITH_NOTIFICATION, PAGE_TOOLS, QUESTION_TIME, RECEIPT_KEY, Server, ServerObserver,
+};
 pub use version::Version;

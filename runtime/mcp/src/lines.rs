@@ -7,10 +7,12 @@ use toolcell_core::json::MAX_ARGUMENT_BYTES;
 /// longer one is skipped and answered with an error.
 pub const MAX_MESSAGE_BYTES: usize = MAX_ARGUMENT_BYTES + (64 << 10);
 
-/// Reader of lines. It holds at most one line of the maximum size.
+/// Reader of lines. It holds at most one line of the maximum size, which is [`MAX_MESSAGE_BYTES`] for messages of clients.
 pub(crate) struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
+    /// Maximum size of a line, in bytes.
+    limit: usize,
 }
 
 /// A line of the input.
@@ -18,15 +20,21 @@ pub(crate) struct Lines<R> {
 pub(crate) enum Line<'a> {
     /// A complete line, without its end.
     Whole(&'a [u8]),
-    /// A line of more than [`MAX_MESSAGE_BYTES`] bytes, which was skipped.
+    /// A line of more bytes than the limit, which was skipped.
     TooLong,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(input: R) -> Self {
+        Self::up_to(input, MAX_MESSAGE_BYTES)
+    }
+
+    /// A reader of lines of at most `limit` bytes.
+    pub(crate) fn up_to(input: R, limit: usize) -> Self {
         Self {
             input: BufReader::with_capacity(64 << 10, input),
             line: Vec::new(),
+            limit,
         }
     }
 
@@ -38,7 +46,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let read = self.input.fill_buf().await?;
             let end = read.iter().position(|byte| *byte == b'\n');
             let part = &read[..end.unwrap_or(read.len())];
-            is_too_long |= self.line.len() + part.len() > MAX_MESSAGE_BYTES;
+            is_too_long |= self.line.len() + part.len() > self.limit;
             if !is_too_long {
                 self.line.extend_from_slice(part);
             }

@@ -41,8 +41,8 @@ pub(crate) enum Incoming {
         method: String,
         params: Map<String, Value>,
     },
-    /// Response to a request. This server sends none.
-    Response,
+    /// Response to a request of this server, with its result; `None` for an error, or if it cannot be attributed.
+    Response(Option<(RequestId, Value)>),
     /// Not a message of JSON-RPC. The identifier is known if only the rest is wrong.
     Invalid(Option<RequestId>, RpcError),
     /// Messages in an array.
@@ -56,6 +56,8 @@ pub(crate) struct RpcError {
     pub(crate) code: i32,
     pub(crate) message: String,
     pub(crate) data: Option<Value>,
+    /// Status of a response over HTTP.
+    pub(crate) status: u16,
 }
 
 impl RpcError {
@@ -64,27 +66,45 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            status: 200,
         }
+    }
+
+    fn refused(self) -> Self {
+        Self { status: 400, ..self }
     }
 
     /// The line is not JSON.
     pub(crate) fn parse(message: impl Into<String>) -> Self {
-        Self::new(-32700, message)
+        Self::new(-32700, message).refused()
     }
 
     /// The JSON is not a message, or the message is not allowed at this time.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
-        Self::new(-32600, message)
+        Self::new(-32600, message).refused()
     }
 
     /// The server or this version of the protocol has no such method.
     pub(crate) fn unknown_method(method: &str) -> Self {
-        Self::new(-32601, format!("there is no method `{}`", excerpt(method)))
+        Self {
+            status: 404,
+            ..Self::new(-32601, format!("there is no method `{}`", excerpt(method)))
+        }
     }
 
     /// The parameters do not fit the method.
     pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(-32602, message)
+    }
+
+    /// The envelope of the request lacks what its version requires.
+    pub(crate) fn invalid_meta(message: impl Into<String>) -> Self {
+        Self::invalid_params(message).refused()
+    }
+
+    /// A header of the request over HTTP differs from its body.
+    pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
+        Self::new(-32020, message).refused()
     }
 
     /// The server failed.
@@ -101,7 +121,7 @@ impl RpcError {
     pub(crate) fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
         Self {
             data: Some(json!({ "supported": supported, "requested": excerpt(requested) })),
-            ..Self::new(-32022, "unsupported protocol version")
+            ..Self::new(-32022, "unsupported protocol version").refused()
         }
     }
 }
@@ -154,7 +174,7 @@ pub(crate) fn of_value(value: Value) -> Incoming {
         Some(id) => match RequestId::of(id) {
             Some(id) => Some(id),
             // The answer to a message whose identifier could not be read has none either.
-            None if is_response(&object) => return Incoming::Response,
+            None if is_response(&object) => return Incoming::Response(None),
             None => return invalid(None, "`id` is a string or an integer".into()),
         },
     };
@@ -164,7 +184,9 @@ pub(crate) fn of_value(value: Value) -> Incoming {
     let method = match object.remove("method") {
         Some(Value::String(method)) => method,
         Some(other) => return invalid(id, format!("`method` is a string, not {}", kind_of(&other))),
-        None if is_response(&object) => return Incoming::Response,
+        None if is_response(&object) => {
+            return Incoming::Response(id.zip(object.remove("result")));
+        }
         None => return invalid(id, "a message has a `method`, a `result` or an `error`".into()),
     };
     let params = match object.remove("params") {
@@ -174,7 +196,7 @@ pub(crate) fn of_value(value: Value) -> Incoming {
             let error = format!("`params` is an object, not {}", kind_of(&other));
             return match id {
                 Some(id) => Incoming::Invalid(Some(id), RpcError::invalid_params(error)),
-                None => Incoming::Response,
+                None => Incoming::Response(None),
             };
         }
     };
@@ -222,6 +244,11 @@ pub(crate) fn error(id: Option<&RequestId>, error: &RpcError) -> Vec<u8> {
         inner["data"] = data.clone();
     }
     line(&json!({ "jsonrpc": "2.0", "id": id, "error": inner }))
+}
+
+/// Writes a request of this server.
+pub(crate) fn request(id: &RequestId, method: &str, params: &Value) -> Vec<u8> {
+    line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
 /// Writes a notification.
@@ -333,11 +360,21 @@ mod tests {
 
     #[test]
     fn responses_of_the_client_are_no_requests() {
-        for line in [
-            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#,
+        for (line, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+                Some((RequestId::Number(1), json!({}))),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#,
+                None,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#,
+                None,
+            ),
         ] {
-            assert_eq!(parse(line.as_bytes()), Incoming::Response, "{line}");
+            assert_eq!(parse(line.as_bytes()), Incoming::Response(expected), "{line}");
         }
     }
 

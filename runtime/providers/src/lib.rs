@@ -8,6 +8,7 @@
 //! | [`gemini::Gemini`] | [`gemini`] | Gemini `generateContent`, also on Vertex AI |
 //! | [`ollama::Ollama`] | [`ollama`] | Ollama's native API |
 //! | [`text_calls::TextCalls`] | [`text_calls`] | wrapper of any provider: calls in text, for models without tool calling |
+//! | [`Failover`] | | wrapper of several providers: the next one answers where one fails |
 //! | [`scripted::Scripted`] | [`scripted`] | turns from a file, for tests and demonstrations |
 //! | [`offline::Offline`] | [`offline`] | no model: selects a tool by the words of the request |
 //!
@@ -22,14 +23,13 @@ pub mod anthropic;
 mod arguments;
 mod emit;
 mod error;
+mod failover;
 mod fallback_text;
 mod framing;
 #[cfg(test)]
 mod fuzz;
 pub mod gemini;
 mod history;
-#[cfg(test)]
-mod history_tests;
 mod http;
 mod key;
 pub mod offline;
@@ -47,6 +47,7 @@ pub mod text_calls;
 mod token;
 
 pub use error::{BaseUrlError, ScriptError, SetupError};
+pub use failover::{Failover, REST};
 pub use http::{Connection, HttpOptions, HttpProvider, RetryPolicy};
 pub use key::ApiKey;
 pub use token::{Token, TokenSource};

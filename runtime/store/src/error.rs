@@ -66,11 +66,45 @@ pub fn is_full(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
+/// True if an error, or a cause of it, is that the file of a database is damaged, is none, or is one of another program or
+/// version. Trying again does not help.
+pub fn is_damaged(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    causes.any(|error| {
+        let code = error
+            .downcast_ref::<rusqlite::ffi::Error>()
+            .map(|error| error.code);
+        let own = error.downcast_ref::<SqliteError>();
+        matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+            || matches!(own, Some(SqliteError::Version { .. } | SqliteError::Foreign))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use rusqlite::Connection;
 
     use super::*;
+
+    #[test]
+    fn damaged_file_is_known_behind_other_errors() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "no database at all, and long enough".repeat(100)).unwrap();
+        let none = Connection::open(file.path())
+            .unwrap()
+            .execute("DELETE FROM x", []);
+        let none = SqliteError::from(none.unwrap_err());
+        assert!(is_damaged(&none) && is_damaged(&StoreError::from(none)));
+        let foreign = SqliteError::Foreign;
+        assert!(
+            is_damaged(&foreign)
+                && is_damaged(&SqliteError::Version {
+                    found: 9,
+                    supported: 2
+                })
+        );
+        assert!(!is_damaged(&SqliteError::ThreadEnded) && !is_full(&foreign));
+    }
 
     #[test]
     fn full_disk_is_known_behind_other_errors() {

@@ -19,6 +19,6 @@ mod sqlite;
 mod threads;
 
 pub use buckets::{BucketInfo, BucketLimits, SqliteBuckets};
-pub use error::{SqliteError, is_full};
+pub use error::{SqliteError, is_damaged, is_full};
 pub use log_files::{LogFiles, Tee};
 pub use sessions::SqliteSessions;

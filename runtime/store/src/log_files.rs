@@ -477,6 +477,7 @@ mod tests {
             steps: 1,
             usage: Usage::default(),
             wall_ms: 1,
+            cost_micros: None,
         };
         let provider = ProviderError::new("p", ProviderErrorKind::Timeout, "late");
         for (event, expected) in [

@@ -17,10 +17,17 @@ const BUSY_WAL: Duration = Duration::from_millis(500);
 pub(crate) struct Kind {
     /// Marker of the file, in `PRAGMA application_id`.
     pub(crate) application: i64,
-    /// Schema version, in `PRAGMA user_version`. Files of any other version are refused.
-    pub(crate) version: i64,
-    /// SQL that creates the tables.
+    /// SQL that creates the tables of the first version.
     pub(crate) tables: &'static str,
+    /// SQL that turns the tables of each version into those of the next one. New files take the same path.
+    pub(crate) upgrades: &'static [&'static str],
+}
+
+impl Kind {
+    /// Schema version, in `PRAGMA user_version`. Older files are upgraded, newer ones are refused.
+    pub(crate) fn version(&self) -> i64 {
+        i64::try_from(self.upgrades.len()).map_or(i64::MAX, |upgrades| upgrades.saturating_add(1))
+    }
 }
 
 /// Opens a file for writing and creates it if it does not exist. Committed data survives a loss of power
@@ -110,18 +117,25 @@ fn prepare(connection: &mut Connection, kind: &Kind) -> Result<(), SqliteError> 
     let pragma = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (version, application) = (pragma("user_version")?, pragma("application_id")?);
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if application == kind.application && version == kind.version {
-    } else if application == kind.application {
-        return Err(SqliteError::Version {
-            found: version,
-            supported: kind.version,
-        });
-    } else if (application, version, tables) == (0, 0, 0) {
+    let done = if (application, version, tables) == (0, 0, 0) {
         transaction.execute_batch(kind.tables)?;
         transaction.pragma_update(None, "application_id", kind.application)?;
-        transaction.pragma_update(None, "user_version", kind.version)?;
+        Some(1)
+    } else if application == kind.application {
+        Some(version).filter(|version| (1..=kind.version()).contains(version))
     } else {
         return Err(SqliteError::Foreign);
+    };
+    let done = done.and_then(|done| usize::try_from(done).ok());
+    let done = done.ok_or(SqliteError::Version {
+        found: version,
+        supported: kind.version(),
+    })?;
+    for upgrade in kind.upgrades.iter().skip(done - 1) {
+        transaction.execute_batch(upgrade)?;
+    }
+    if version != kind.version() {
+        transaction.pragma_update(None, "user_version", kind.version())?;
     }
     transaction.commit()?;
     Ok(())

@@ -49,7 +49,7 @@
 //! # Inside a call
 //!
 //! Files, environment, clocks and random numbers are those of `std`, empty or denied until the policy of the tool
-//! grants them. [`keyvalue`] has buckets of values that outlive the call. [`log`] and [`progress`] reach the user. A
+//! grants them. [`http`] sends requests, and [`keyvalue`] has buckets of values that outlive the call. [`log`] and [`progress`] reach the user. A
 //! `&`[`Context`] parameter has the identifier of the call and the values that the host shares with every tool. Each
 //! call runs in its own instance: nothing in memory outlives it.
 //!
@@ -71,6 +71,7 @@ pub mod files;
 #[doc(hidden)]
 pub mod generated;
 pub mod hook;
+pub mod http;
 pub mod keyvalue;
 pub mod log;
 mod output;
@@ -102,7 +103,11 @@ pub mod __private {
     pub use crate::tool::define;
 }
 
-/// The example of the README, which is compiled and run like every other example.
+/// The examples of the README and the guide, which are compiled and run like every other example.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../runtime/guide/src/writing-tools.md")]
+    struct WritingTools;
+}

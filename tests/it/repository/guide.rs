@@ -6,6 +6,8 @@
 //! - ```` ```sh answers y n ```` at a terminal, where these answers are given to its questions. In an answer, `_` is a blank.
 //! - ```` ```text ```` directly after a block of commands is what it prints, where `…` stands for anything in a line.
 //! - ```` ```toml ```` is a configuration of the user, which `toolcell config check` accepts.
+//! - ```` ```rust ```` is an example of the documentation of `toolcell-sdk`, and runs with its doc tests; on the page about
+//!   embedding it is the example `assistant`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,20 @@ use crate::support::snippets::{Block, blocks, missing_line};
 
 /// Columns and rows of the terminal in which questions are asked.
 const SIZE: (u16, u16) = (100, 40);
+
+/// The program of the page about embedding.
+const ASSISTANT: &str = include_str!("../../../runtime/cli/examples/assistant/program.rs");
+
+/// Set when the test of the program should run it.
+const RUN_ASSISTANT: &str = "GUIDE_ASSISTANT";
+
+mod assistant {
+    include!("../../../runtime/cli/examples/assistant/program.rs");
+
+    pub(super) fn run() {
+        main().expect("the program of the guide runs");
+    }
+}
 
 fn source() -> PathBuf {
     root().join("runtime/guide/src")
@@ -59,6 +75,7 @@ fn run(user: &User, block: &Block) -> (String, bool) {
 #[test]
 fn every_command_of_the_guide_prints_what_it_says() {
     let mut wrong = Vec::new();
+    let sdk_examples = std::fs::read_to_string(root().join("sdk/rust/src/lib.rs")).unwrap();
     for page in pages() {
         let text = std::fs::read_to_string(source().join(&page)).unwrap();
         let user = User::new();
@@ -80,6 +97,14 @@ fn every_command_of_the_guide_prints_what_it_says() {
                     if checked.code != 0 {
                         wrong.push(format!("{at}: {}", checked.stderr));
                     }
+                    continue;
+                }
+                "rust" if page == "embedding.md" => {
+                    assert_eq!(block.text, ASSISTANT.trim_end());
+                    continue;
+                }
+                "rust" => {
+                    assert!(sdk_examples.contains(&page), "{at}: no doc test runs it");
                     continue;
                 }
                 "sh" | "sh fails" => {}
@@ -123,4 +148,29 @@ fn links(document: &str) -> impl Iterator<Item = &str> {
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
         .filter(|link| !link.starts_with("http"))
+}
+
+#[test]
+fn program_of_the_guide_asks_reports_and_continues() {
+    if std::env::var_os(RUN_ASSISTANT).is_some() {
+        return assistant::run();
+    }
+    let this = "repository::guide::program_of_the_guide_asks_reports_and_continues";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", this, "--nocapture"])
+        .env(RUN_ASSISTANT, "1")
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}");
+    for line in [
+        "may files_write run with {\"content\":\"milk\\n\",\"path\":\"list.txt\"}?",
+        "files_write used ",
+        "2 calls: Milk is on the list.",
+        "Three litres, as I said.",
+    ] {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+    assert!(!printed.contains("stock used"), "{printed}");
 }

@@ -6,4 +6,5 @@ mod guide;
 mod prebuilt;
 mod promises;
 mod readme;
+mod settings_page;
 pub(crate) mod workspace;

@@ -3,10 +3,14 @@
 mod agents;
 mod approval;
 mod budget;
+mod chat;
 mod concurrent;
 mod log;
 mod model;
+mod profiles;
 mod prompt;
+mod saved_sessions;
 mod scratch;
 mod session;
+mod session_in_use;
 mod turn;

@@ -326,3 +326,91 @@ fn unsupported_provider_setting_is_refused_with_location() {
         seen.stderr
     );
 }
+
+#[test]
+fn models_of_each_provider_are_listed() {
+    let openai = json!({"data": [{"id": "b-model"}, {"id": "a/model", "context_length": 131072}]});
+    let gemini = json!({"models": [{"name": "models/a/model", "inputTokenLimit": 131072}, {"name": "models/b-model"}]});
+    for (provider, answer, path) in [
+        ("openai", &openai, "GET /v1/models HTTP"),
+        ("responses", &openai, "GET /v1/models HTTP"),
+        ("anthropic", &openai, "GET /v1/models?limit=1000 HTTP"),
+        ("gemini", &gemini, "GET /v1beta/models?pageSize=1000 HTTP"),
+        ("ollama", &gemini, "GET /api/tags HTTP"),
+    ] {
+        let server = ModelServer::playing(vec![Answer::json(answer)]);
+        let user = User::new();
+        let url = server.url("");
+        let listed = ["models", "--provider", provider, "--base-url", &url];
+        let seen = user.run(&listed).ended(0);
+        assert_eq!(seen.stdout, "`a/model`  131 k tokens\nb-model\n", "{provider}");
+        let request = &server.requests()[0];
+        assert!(request.head.starts_with(path), "{provider}: {}", request.head);
+        let json = user.run(&[&listed[..], &["--json", "B-"]].concat()).ended(0);
+        assert_eq!(json.stdout, "[{\"name\":\"b-model\"}]\n", "{provider}");
+        let none = user.run(&[&listed[..], &["x"]].concat()).ended(0);
+        assert!(none.stderr.contains("no model matches, of 2"), "{}", none.stderr);
+    }
+}
+
+#[test]
+fn names_of_models_are_shown_as_words_of_others() {
+    let names = json!({"data": [{"id": "a\nerror: forged"}, {"id": "\u{1b}[2Jb"}]});
+    let server = ModelServer::playing(vec![Answer::json(&names)]);
+    let url = server.url("/v1");
+    let seen = User::new().run(&["models", "--base-url", &url]).ended(0);
+    assert_eq!(seen.stdout.lines().count(), 2, "{}", seen.stdout);
+    assert!(
+        !seen.stdout.contains('\u{1b}') && !seen.stdout.contains("\nerror"),
+        "{}",
+        seen.stdout
+    );
+}
+
+#[test]
+fn failed_list_of_models_is_told_without_the_key() {
+    for (answer, expected) in [
+        (
+            Answer::error(401, "wrong key planted-key-of-models"),
+            "the API key was not accepted",
+        ),
+        (
+            Answer::json(&json!({"data": 1})),
+            "received something else than a list of models",
+        ),
+    ] {
+        let server = ModelServer::playing(vec![answer]);
+        let user = User::new();
+        let url = server.url("/v1");
+        let mut command = user.command(&["models", "--base-url", &url]);
+        command.env("OPENAI_API_KEY", "planted-key-of-models");
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(6), "{stderr}");
+        assert!(
+            stderr.contains(expected) && !stderr.contains("planted-key"),
+            "{stderr}"
+        );
+    }
+    let echo = json!({"data": [{"id": "m-planted-key-of-models"}]});
+    let server = ModelServer::playing(vec![Answer::json(&echo)]);
+    let mut user = User::new();
+    user.var("OPENAI_API_KEY", "planted-key-of-models");
+    let url = server.url("/v1");
+    for json in [&["--json"][..], &[]] {
+        let seen = user
+            .run(&[&["models", "--base-url", &url], json].concat())
+            .ended(0);
+        assert!(
+            seen.stdout.contains("m-") && !seen.stdout.contains("planted-key"),
+            "{}",
+            seen.stdout
+        );
+    }
+    let offline = User::new().run(&["models"]).ended(6);
+    assert!(
+        offline.stderr.contains("it has no list of models"),
+        "{}",
+        offline.stderr
+    );
+}

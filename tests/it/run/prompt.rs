@@ -222,3 +222,49 @@ fn what_cannot_be_attached_is_told() {
     }
     assert!(server.requests().is_empty());
 }
+
+#[test]
+fn answer_fits_schema_of_file_or_is_asked_for_again() {
+    let user = User::new();
+    let steps = json!([{ "text": "Three." }, { "text": "{\"words\": \"3\"}" }, { "text": "{\"words\": 3}" }]);
+    user.file("script.json", json!({ "steps": steps }).to_string());
+    let schema = json!({
+        "type": "object",
+        "properties": { "words": { "type": "integer" } },
+        "required": ["words"],
+    });
+    user.file("schema.json", schema.to_string())
+        .file("wrong.json", "{\"type\": 1}");
+    let seen = user.run_script(&["--schema", "schema.json"]).ended(0);
+    // Earlier attempts are not for the program that reads the answer.
+    assert_eq!(seen.stdout, "{\"words\": 3}\n");
+    let seen = user.run_script(&["--schema", "schema.json", "--json"]).ended(0);
+    let last = seen.json_lines().last().unwrap().clone();
+    assert_eq!(
+        (&last["type"], &last["result"]),
+        (&json!("turn_finished"), &json!({ "words": 3 }))
+    );
+    for (file, why) in [
+        ("wrong.json", "wrong.json` cannot be used"),
+        ("absent.json", "No such file"),
+    ] {
+        let seen = user.run_script(&["--schema", file]).ended(2);
+        assert!(seen.stderr.contains(why), "{}", seen.stderr);
+    }
+}
+
+#[test]
+fn file_that_flags_deny_is_not_attached() {
+    let (user, server) = user();
+    user.file("private/key", "secret");
+    for deny in ["deny=private", "deny=./private", "deny=private/key"] {
+        let denied = ["--tool", "text", "--grant", "read=.", "--grant", deny];
+        let run = [&["run", "See @private/key"][..], &denied].concat();
+        let resume = [&["session", "resume", "last", "See @private/key"][..], &denied].concat();
+        for command in [run, resume] {
+            let seen = user.run(&command).ended(0);
+            assert!(seen.stderr.contains("is not attached"), "{}", seen.stderr);
+            assert_eq!(texts(&sent(&server)).last().copied(), Some("See @private/key"));
+        }
+    }
+}

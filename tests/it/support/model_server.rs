@@ -37,6 +37,15 @@ impl Answer {
         }
     }
 
+    /// A JSON value that is not streamed.
+    pub(crate) fn json(value: &Value) -> Self {
+        Self {
+            status: 200,
+            media_type: "application/json",
+            body: value.to_string(),
+        }
+    }
+
     fn events(events: &[Value]) -> Self {
         Self {
             status: 200,
@@ -91,7 +100,7 @@ impl ModelServer {
                     let mut kept = kept.lock().unwrap();
                     kept.push(Request {
                         head,
-                        body: serde_json::from_slice(&body).unwrap(),
+                        body: serde_json::from_slice(&body).unwrap_or_default(),
                     });
                     kept.len() - 1
                 };

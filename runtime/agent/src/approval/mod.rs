@@ -206,7 +206,9 @@ impl Approvals {
         let after = session.union(tool_flow);
         let completes = after.exposes_more_than(session);
         if completes && self.flow == FlowGuard::Refuse {
-            return Gate::Shut(FLOW_REASON.into());
+            return Gate::Shut(format!(
+                "the data-flow guard, which is set to `refuse`: {FLOW_REASON}"
+            ));
         }
         let foreseen = approved.is_some_and(|then| !after.exposes_more_than(then.union(tool_flow)));
         if completes && self.flow == FlowGuard::Ask && !foreseen {
@@ -573,9 +575,13 @@ mod tests {
             flow: FlowGuard::Refuse,
             ..Approvals::default()
         };
-        assert!(matches!(
-            refusing.gate("t", (&json!({}), &[]), web, private, Some(web)),
-            Gate::Shut(_)
-        ));
+        let Gate::Shut(reason) = refusing.gate("t", (&json!({}), &[]), web, private, Some(web)) else {
+            panic!("not refused")
+        };
+        let sentence = format!("refused by {reason}");
+        assert!(
+            sentence.starts_with("refused by the data-flow guard, which is set to `refuse`: together with"),
+            "{sentence}"
+        );
     }
 }

@@ -182,6 +182,9 @@ mod tests {
         ) -> BoxFuture<'a, Result<(), StoreError>> {
             unused()
         }
+        fn rename<'a>(&'a self, _: &'a str, _: Option<&'a str>) -> BoxFuture<'a, Result<(), StoreError>> {
+            unused()
+        }
         fn delete<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
             unused()
         }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
-use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason, Usage};
+use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason};
 use toolcell_core::{Event, Message, Part, ToolError, json};
 
 use super::state::{Call, Stage};
@@ -259,6 +259,9 @@ impl Step<'_> {
 
     /// Sends the next request, or ends the turn if a limit is reached.
     pub(super) fn advance(&mut self) {
+        if self.turn().only_summary {
+            return self.finish(TurnOutcome::Completed);
+        }
         let policy = &self.machine.policy;
         if let Some(reason) = self.over_budget() {
             return self.finish(TurnOutcome::Budget { reason });
@@ -327,7 +330,7 @@ impl Step<'_> {
     ///
     /// # Errors
     /// The reason, if too little is left for it.
-    fn output_left(&self) -> Result<Option<u64>, String> {
+    pub(super) fn output_left(&self) -> Result<Option<u64>, String> {
         let spent = self.state.spent();
         let input = self.state.request_tokens(self.machine.overhead);
         let own = self.machine.policy.budget.output_left(&spent, input)?;
@@ -346,43 +349,12 @@ impl Step<'_> {
         }
     }
 
-    fn summarise(&mut self, messages: usize) {
-        match self.output_left() {
-            Err(reason) => self.finish(TurnOutcome::Budget { reason }),
-            Ok(max_output) => {
-                let tokens = self.state.tokens();
-                self.emit(Event::SummaryStarted { messages, tokens });
-                self.effects.push(Effect::Summarise { messages, max_output });
-            }
-        }
-    }
-
     fn prune(&mut self) {
         if let Some(prune) = &self.machine.policy.context.prune
             && let Some((calls, bytes)) = context::prunable(&self.state.messages, prune)
         {
             self.emit(Event::ResultsPruned { calls, bytes });
         }
-    }
-
-    /// Replaces messages by a summary: whole rounds only.
-    pub(super) fn summarised(&mut self, removed: usize, replacement: Vec<Message>, usage: Option<Usage>) {
-        if !context::is_boundary(&self.state.messages, removed) {
-            return self.summary_failed("it does not end at a round", usage);
-        }
-        self.emit(Event::Compacted {
-            removed,
-            replacement,
-            usage,
-        });
-        self.restate_plan();
-        self.advance();
-    }
-
-    pub(super) fn summary_failed(&mut self, reason: &str, usage: Option<Usage>) {
-        let reason = reason.to_owned();
-        self.emit(Event::SummaryFailed { reason, usage });
-        self.advance();
     }
 
     /// Repeats the plan in the conversation, because a summary may have removed it.
@@ -464,6 +436,10 @@ impl Step<'_> {
             _ => turn.text.clone(),
         });
         let (steps, usage, wall_ms) = (turn.steps, turn.usage, turn.wall_ms);
+        let cost_micros = self.machine.policy.budget.prices.map(|prices| {
+            let before = turn.spent_before.cost_micros(&prices);
+            self.state.spent.cost_micros(&prices).saturating_sub(before)
+        });
         if let TurnOutcome::Budget { reason } = &outcome {
             self.notice(NoticeLevel::Warning, format!("the turn ends: {reason}"));
         }
@@ -474,6 +450,7 @@ impl Step<'_> {
             steps,
             usage,
             wall_ms,
+            cost_micros,
         });
     }
 }

@@ -126,10 +126,14 @@ impl LoopState {
             Event::FlowChanged { flow, .. } => self.flow = *flow,
             Event::PlanUpdated { plan } => self.plan = Some(plan.clone()),
             Event::SummaryStarted { .. } => {
-                if let Some(turn) = &mut self.turn {
-                    turn.phase = Phase::Summarising;
-                    turn.summarised = Some(turn.steps + 1);
-                }
+                let spent_before = self.spent;
+                let turn = self.turn.get_or_insert_with(|| Turn {
+                    only_summary: true,
+                    spent_before,
+                    ..Turn::default()
+                });
+                turn.phase = Phase::Summarising;
+                turn.summarised = Some(turn.steps + 1);
             }
             Event::Compacted {
                 removed,
@@ -139,8 +143,20 @@ impl LoopState {
                 let removed = (*removed).min(self.messages.len());
                 self.messages
                     .splice(..removed, replacement.iter().cloned().map(Arc::new));
+                self.starts.retain(|start| *start >= removed);
+                for start in &mut self.starts {
+                    *start = *start - removed + replacement.len();
+                }
                 self.measured = Measured::default();
                 self.count_usage(*usage);
+            }
+            Event::TurnUndone { removed } => {
+                let left = self.messages.len().saturating_sub(*removed);
+                self.messages.truncate(left);
+                self.starts.retain(|start| *start < left);
+                if self.measured.messages > left {
+                    self.measured = Measured::default();
+                }
             }
             Event::SummaryFailed { usage, .. } => self.count_usage(*usage),
             Event::ValuesShared { values } => {
@@ -170,6 +186,7 @@ impl LoopState {
         if !unanswered {
             self.messages.push(Arc::new(message.clone()));
         }
+        self.starts.push(self.messages.len().saturating_sub(1));
         self.turns += 1;
         // What is attached to a text is a file of the user, or was read by a program of the user.
         if matches!(message, Message::User { content } if content.len() > 1) {
@@ -177,6 +194,7 @@ impl LoopState {
         }
         self.turn = Some(Turn {
             prompt: message.text(),
+            spent_before: self.spent,
             ..Turn::default()
         });
     }

@@ -16,6 +16,7 @@ mod calls;
 #[cfg(test)]
 mod decision_tests;
 mod state;
+pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -177,6 +178,8 @@ pub enum Input {
         /// cancelled.
         ended: BTreeMap<String, CallResult>,
     },
+    /// Summarise the older part of the conversation, between two turns.
+    Compact,
     /// The state was loaded: no operation is in progress any more.
     Resume,
 }
@@ -309,6 +312,7 @@ impl Step<'_> {
                 },
                 Some(phase),
             ) => self.stop(outcome, &partial, ended, phase),
+            (Input::Compact, None) => self.compact(),
             (Input::Resume, Some(phase)) => self.resume(phase),
             _ => {}
         }

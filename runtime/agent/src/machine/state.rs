@@ -41,6 +41,9 @@ pub struct LoopState {
     pub(crate) call_ids: BTreeSet<String>,
     /// Length of the conversation at the provider's last count.
     pub(crate) measured: Measured,
+    /// Indices in `messages` at which turns start, as far as no summary has replaced them.
+    #[serde(default)]
+    pub(crate) starts: Vec<usize>,
     /// True if the user was told that the budget counts estimated tokens.
     #[serde(default)]
     pub(crate) said_estimated: bool,
@@ -63,6 +66,12 @@ pub struct Turn {
     /// Milliseconds so far, without pauses, reported by the driver. Time that a crashed process had not stored is not
     /// counted.
     pub wall_ms: u64,
+    /// Resources used by the session before this turn.
+    #[serde(default)]
+    pub(crate) spent_before: Spent,
+    /// True for a summary that the user asked for, which is a turn without a message.
+    #[serde(default)]
+    pub(crate) only_summary: bool,
     /// Calls of the latest answer.
     pub calls: Vec<Call>,
     /// Latest text of the model.

@@ -2,14 +2,14 @@
 //! the same functions as a call of the loop: arguments, approval rules, flow guard, budget, and containment of panics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tokio::sync::RwLock;
 use toolcell_core::event::DataFlow;
 use toolcell_core::{
-    ApprovalCause, ArgumentPlace, BoxFuture, CallContext, CallResult, PlaceKind, RemainingBudget, Tool,
-    ToolCall, ToolError, ToolSpec,
+    ApprovalCause, ApprovalRequest, ArgumentPlace, BoxFuture, CallContext, CallResult, Decision, PlaceKind,
+    RemainingBudget, Tool, ToolCall, ToolError, ToolSpec,
 };
 
 use crate::approval::{Approvals, CheckStart, Gate, check_places};
@@ -34,7 +34,7 @@ pub struct ClientRules {
     pub flows: BTreeMap<String, DataFlow>,
     /// Budget of all calls. Its time is that in which calls run.
     pub budget: Budget,
-    /// Hint for a call that needs approval: no user can be asked, so that it is refused.
+    /// Hint for a call that needs approval and is refused, because its client cannot ask the user.
     pub approval_hint: Arc<ApprovalHint>,
     /// Hint for a call that the budget leaves nothing for.
     pub budget_hint: Arc<BudgetHint>,
@@ -84,29 +84,84 @@ impl Guarded {
         places.iter().any(|place| place.kind == PlaceKind::Path)
     }
 
+    /// Asks the user about a call that needs approval, if the client can ask. Returns what was approved.
+    async fn ask(
+        &self,
+        call: &str,
+        arguments: &Value,
+        cx: &CallContext,
+    ) -> Result<Option<Approved>, ToolError> {
+        if !cx.observer.can_ask() {
+            return Ok(None);
+        }
+        let name = self.tool.spec().name.as_str();
+        self.tool.spec().input.check_arguments(arguments)?;
+        let places = self.tool.places(arguments);
+        let flow = *self.client.flow();
+        let gate = (self.client.rules.approvals).gate(name, (arguments, &places), flow, self.flow, None);
+        let Gate::Ask(cause, reason) = gate else {
+            return Ok(None);
+        };
+        let request = ApprovalRequest {
+            id: call.to_owned(),
+            tool: name.to_owned(),
+            arguments: arguments.clone(),
+            cause,
+            reason,
+            places: places.clone(),
+        };
+        match cx.observer.ask(request).await {
+            Decision::Approve => Ok(Some(Approved { flow, places })),
+            Decision::Deny { reason } => {
+                let declined = messages::declined(reason.as_deref());
+                Err(ToolError::denied(declined, None))
+            }
+            Decision::Later => Ok(None),
+        }
+    }
+
     /// Checks a call, and counts its data flow if it may run.
-    fn admit(&self, arguments: &Value) -> Result<Vec<ArgumentPlace>, ToolError> {
+    fn admit(&self, arguments: &Value, approved: Option<&Approved>) -> Result<Vec<ArgumentPlace>, ToolError> {
         let name = self.tool.spec().name.as_str();
         self.tool.spec().input.check_arguments(arguments)?;
         let places = self.tool.places(arguments);
         // Held over the decision, so that of two calls at once the second sees the flow of the first.
-        let mut flow = self.client.flow.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flow = self.client.flow();
         let approvals = &self.client.rules.approvals;
-        let gate = approvals.gate(name, (arguments, &places), *flow, self.flow, None);
-        match gate {
+        let then = approved.map(|approved| approved.flow);
+        match approvals.gate(name, (arguments, &places), *flow, self.flow, then) {
             Gate::Open => {
-                *flow = flow.union(self.flow);
-                Ok(places)
+                if let Some(approved) = approved {
+                    check_places(&approved.places, &places)?;
+                }
             }
-            Gate::Shut(rule) => Err(ToolError::denied(
-                messages::not_allowed(name),
-                Some(format!("refused by {rule}")),
-            )),
-            Gate::Ask(cause, reason) => Err(ToolError::denied(
-                messages::no_approver(&reason),
-                Some((self.client.rules.approval_hint)(name, cause)),
-            )),
+            Gate::Shut(rule) => {
+                return Err(ToolError::denied(
+                    messages::not_allowed(name),
+                    Some(format!("refused by {rule}")),
+                ));
+            }
+            Gate::Ask(cause, reason) => {
+                return Err(ToolError::denied(
+                    messages::no_approver(&reason),
+                    Some((self.client.rules.approval_hint)(name, cause)),
+                ));
+            }
         }
+        *flow = flow.union(self.flow);
+        Ok(places)
+    }
+}
+
+/// Approval of the user: a call after this data flow, with arguments that lead where the question said.
+struct Approved {
+    flow: DataFlow,
+    places: Vec<ArgumentPlace>,
+}
+
+impl Client {
+    fn flow(&self) -> MutexGuard<'_, DataFlow> {
+        self.flow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,6 +173,11 @@ impl Tool for Guarded {
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             let arguments = Value::Object(call.arguments);
+            // Before it waits for others, or others for it: an answer can take minutes.
+            let approved = match self.ask(&call.id, &arguments, &cx).await {
+                Ok(approved) => approved,
+                Err(error) => return CallResult::refused(error),
+            };
             let judges_arguments = self.client.rules.approvals.judges_arguments();
             let _turn = match self.tool.changes_files() {
                 _ if !judges_arguments => (None, None),
@@ -126,7 +186,7 @@ impl Tool for Guarded {
                 false if !self.names_files(&arguments) => (None, None),
                 false => (Some(self.client.files.read().await), None),
             };
-            let judged = match self.admit(&arguments) {
+            let judged = match self.admit(&arguments, approved.as_ref()) {
                 Ok(places) => places,
                 Err(error) => return CallResult::refused(error),
             };
@@ -259,6 +319,97 @@ mod tests {
             let text = serde_json::to_string(&result.content).unwrap();
             assert!(!text.contains("files Rule"), "{text}");
         }
+    }
+
+    /// Client that can ask, and whose user decides the same each time.
+    struct Asking {
+        decision: Decision,
+        asked: Mutex<Vec<ApprovalRequest>>,
+    }
+
+    impl toolcell_core::tool::CallObserver for Asking {
+        fn log(&self, _: toolcell_core::tool::LogLine) {}
+        fn progress(&self, _: toolcell_core::tool::Progress) {}
+        fn receipt(&self, _: toolcell_core::Receipt) {}
+
+        fn can_ask(&self) -> bool {
+            true
+        }
+
+        fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Decision> {
+            self.asked.lock().unwrap().push(request);
+            Box::pin(std::future::ready(self.decision.clone()))
+        }
+    }
+
+    async fn call_asking(
+        tool: &Arc<dyn Tool>,
+        arguments: Value,
+        decision: Decision,
+    ) -> (CallResult, Vec<ApprovalRequest>) {
+        let asking = Arc::new(Asking {
+            decision,
+            asked: Mutex::default(),
+        });
+        let call = ToolCall {
+            id: "1".into(),
+            name: tool.spec().name.clone(),
+            arguments: arguments.as_object().unwrap().clone(),
+        };
+        let cx = CallContext {
+            values: BTreeMap::new(),
+            observer: asking.clone(),
+        };
+        let result = tool.call(call, cx).await;
+        let asked = std::mem::take(&mut *asking.asked.lock().unwrap());
+        (result, asked)
+    }
+
+    #[tokio::test]
+    async fn user_decides_about_calls_that_need_approval() {
+        let deny = || Decision::Deny {
+            reason: Some("use b".into()),
+        };
+        for (verdict, decision, number, runs) in [
+            (Verdict::Ask, Decision::Approve, 1, true),
+            (Verdict::Ask, deny(), 1, false),
+            (Verdict::Ask, Decision::Later, 1, false),
+            (Verdict::Deny, Decision::Approve, 0, false),
+            (Verdict::Allow, deny(), 0, true),
+        ] {
+            let approvals = Approvals {
+                rules: vec![ApprovalRule::tool("files", verdict)],
+                ..Approvals::default()
+            };
+            let (result, asked) = call_asking(&two(approvals)[0], json!({"a": 1}), decision).await;
+            assert_eq!(
+                (asked.len(), result.error.is_none()),
+                (number, runs),
+                "{verdict:?}"
+            );
+            assert_eq!(result.not_run, !runs);
+            if let [asked] = &asked[..] {
+                assert_eq!(
+                    (asked.tool.as_str(), &asked.arguments),
+                    ("files", &json!({"a": 1}))
+                );
+                assert_eq!(asked.cause, ApprovalCause::Rule);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn call_that_completes_the_flow_is_asked_about() {
+        let client = two(Approvals {
+            flow: FlowGuard::Ask,
+            ..Approvals::default()
+        });
+        let approve = || Decision::Approve;
+        assert!(call_asking(&client[0], json!({}), approve()).await.1.is_empty());
+        let (result, asked) = call_asking(&client[1], json!({}), approve()).await;
+        assert_eq!((result.error, asked[0].cause), (None, ApprovalCause::Flow));
+        // What it exposes is exposed from then on.
+        assert!(call_asking(&client[1], json!({}), approve()).await.1.is_empty());
     }
 
     #[tokio::test]

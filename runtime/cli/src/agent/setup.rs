@@ -21,6 +21,7 @@ use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
+use crate::mcp::servers::{self, Servers};
 use crate::scratch::pending::Scratch;
 use crate::telemetry::log_files::Logs;
 use crate::ui::hints::{AllowHints, BudgetHints};
@@ -41,10 +42,14 @@ pub(crate) struct AgentSetup {
     pub(crate) scratch: Vec<Scratch>,
     /// Log files, if enabled.
     pub(crate) logs: Option<Logs>,
+    /// MCP servers of its tools.
+    pub(crate) servers: Servers,
     /// True if its sessions are saved.
     pub(crate) is_kept: bool,
     /// True if a user can be asked.
     pub(crate) is_attended: bool,
+    /// True if its answers fit a schema.
+    pub(crate) has_schema: bool,
 }
 
 /// Sets up the agent that the flags select.
@@ -59,35 +64,41 @@ pub(crate) async fn assemble(
     store: Option<Arc<dyn SessionStore>>,
 ) -> Result<AgentSetup, Failure> {
     flags.apply(&mut overrides, environment)?;
+    let answer_schema = flags.answer_schema(environment)?;
+    let has_schema = answer_schema.is_some();
     let settings = config::load(environment, overrides)?;
-    let model = model::choose(&settings.provider, environment)?;
+    let model = model::choose(&settings.provider, &settings.profiles, environment)?;
     let name = &model.provider.info().model;
     let prices = prices::of_model(&settings.budget, &settings.prices, name, environment)?;
 
-    let components = Components::load(&flags.tools, &settings, environment, console).await?;
+    let components = Components::load(&flags.tools, flags.locked, &settings, environment, console).await?;
     let findings = components.check(flags.locked, environment, console)?;
     let approvals = components.approvals(&settings, environment);
 
     let is_kept = store.is_some();
-    let known = components.known(&findings, &settings, environment)?;
-    let approver = TerminalApprover::new(environment, console, known, is_kept);
+    let mut all_known = components.servers.known();
+    all_known.extend(known(&components.loaded, &findings, &settings, environment)?);
+    let approver = TerminalApprover::new(environment, console, all_known, is_kept);
     let is_attended = approver.is_some();
 
     let policy = loop_policy(&settings, settings.budget.budget(prices));
     let rules = components.shared_rules(approvals);
     let mut agent = main_agent(model.provider, &settings, policy, &components, &rules).instructions(
-        system_prompt::of_main(&settings, components.mains(), environment)?,
+        system_prompt::of_main(&settings, components.mains(), &components.servers, environment)?,
     );
     agent = subagents::offer(
         agent,
         &settings,
-        &components.loaded,
-        components.mains,
+        (&components.loaded, components.mains),
+        &components.servers,
         &rules,
         environment,
     )?;
     if let Some(store) = store {
         agent = agent.store(store);
+    }
+    if let Some(schema) = answer_schema {
+        agent = agent.answer_schema(schema);
     }
     if let Some(approver) = approver {
         agent = agent.approver(approver);
@@ -102,8 +113,10 @@ pub(crate) async fn assemble(
         budget_hints: BudgetHints::new(&settings, prices, environment),
         scratch: Scratch::of(scratch, &settings, environment)?,
         logs: Logs::open(settings.log.as_ref(), environment)?,
+        servers: components.servers,
         is_kept,
         is_attended,
+        has_schema,
     })
 }
 
@@ -114,6 +127,8 @@ struct Components {
     /// Number of those at the start of `loaded` that belong to the main agent.
     mains: usize,
     hooks: Vec<LoadedHook>,
+    /// MCP servers of all agents.
+    servers: Servers,
 }
 
 impl Components {
@@ -124,15 +139,30 @@ impl Components {
 
     async fn load(
         named: &[String],
+        is_locked: bool,
         settings: &Settings,
         environment: &Environment,
         console: &Console,
     ) -> Result<Self, Failure> {
         let loader = ComponentLoader::open(environment, settings, console)?;
         let of_subagents = subagents::components(settings);
-        let (loaded, mains) = selection::load_for_agent(&loader, named, &of_subagents, console).await?;
+        let (components, wanted) = servers::select(named, settings);
+        let (loaded, mains) = match (named.is_empty(), components.is_empty()) {
+            // Only servers are named.
+            (false, true) => selection::load_named(&loader, &of_subagents).await?,
+            _ => selection::load_for_agent(&loader, &components, &of_subagents, console).await?,
+        };
         let hooks = loader.hooks().await?;
-        Ok(Self { loaded, mains, hooks })
+        let mut servers = Servers::start(wanted, &loaded, settings, environment, console).await?;
+        if !is_locked {
+            servers.withhold_changed(environment, console)?;
+        }
+        Ok(Self {
+            loaded,
+            mains,
+            hooks,
+            servers,
+        })
     }
 
     /// Compares the components with the lock file, or warns about their descriptions: locked ones have been reviewed.
@@ -146,8 +176,9 @@ impl Components {
         let findings = tool_lint::among(&self.loaded);
         if locked {
             lock::check(&self.loaded, Some(&self.hooks), environment)?;
+            lock::check_servers(&self.servers, environment)?;
         } else {
-            for finding in findings.values().flatten() {
+            for finding in findings.values().flatten().chain(self.servers.findings()) {
                 console.note(text!("warning: {}", finding));
             }
         }
@@ -169,38 +200,38 @@ impl Components {
             hook_flow: data_flow::of_hooks(&self.hooks),
         }
     }
+}
 
-    /// Returns the facts about each tool that an approval question shows.
-    fn known(
-        &self,
-        findings: &BTreeMap<String, Vec<String>>,
-        settings: &Settings,
-        environment: &Environment,
-    ) -> Result<BTreeMap<String, Known>, Failure> {
-        let mut all = BTreeMap::new();
-        for loaded in &self.loaded {
-            let grants = loaded.settings.policy(settings, environment)?.grants;
-            let scratch = settings.scratch_of(&loaded.settings);
-            let kept = (scratch.as_ref())
-                .filter(|_| grants.dirs.iter().any(|dir| dir.access.can_change()))
-                .map(|dir| text!("keep its changes in `{}` for review", dir.value));
-            let known = Known {
-                digest: loaded.component.digest().to_string(),
-                component: loaded.settings.name.clone(),
-                access: saved_approvals::access(&grants, scratch.map(|dir| dir.value)),
-                // A secret first: of many grants only some are shown.
-                reach: (loaded.settings.bindings.iter())
-                    .map(question::of_secret)
-                    .chain((loaded.settings.grants.iter()).map(|line| question::of_grant(line, environment)))
-                    .chain(kept)
-                    .collect(),
-                findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),
-            };
-            let names = loaded.tools.iter().map(|tool| tool.spec().name.to_string());
-            all.extend(names.map(|name| (name, known.clone())));
-        }
-        Ok(all)
+/// Returns the facts about each tool that an approval question shows.
+pub(crate) fn known(
+    components: &[Loaded],
+    findings: &BTreeMap<String, Vec<String>>,
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<BTreeMap<String, Known>, Failure> {
+    let mut all = BTreeMap::new();
+    for loaded in components {
+        let grants = loaded.settings.policy(settings, environment)?.grants;
+        let scratch = settings.scratch_of(&loaded.settings);
+        let kept = (scratch.as_ref())
+            .filter(|_| grants.dirs.iter().any(|dir| dir.access.can_change()))
+            .map(|dir| text!("keep its changes in `{}` for review", dir.value));
+        let known = Known {
+            digest: loaded.component.digest().to_string(),
+            component: loaded.settings.name.clone(),
+            access: saved_approvals::access(&grants, scratch.map(|dir| dir.value)),
+            // A secret first: of many grants only some are shown.
+            reach: (loaded.settings.bindings.iter())
+                .map(question::of_secret)
+                .chain((loaded.settings.grants.iter()).map(|line| question::of_grant(line, environment)))
+                .chain(kept)
+                .collect(),
+            findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),
+        };
+        let names = loaded.tools.iter().map(|tool| tool.spec().name.to_string());
+        all.extend(names.map(|name| (name, known.clone())));
     }
+    Ok(all)
 }
 
 /// Configures the main agent: its tools and their data-flow labels, its loop, approval rules and hooks.
@@ -212,12 +243,20 @@ fn main_agent(
     rules: &SharedRules,
 ) -> AgentBuilder {
     let own = components.mains();
-    let tools: Vec<Arc<dyn Tool>> = own.iter().flat_map(|loaded| loaded.tools.clone()).collect();
+    let of_servers = components
+        .servers
+        .iter()
+        .flat_map(|running| running.tools.clone());
+    let tools = own
+        .iter()
+        .flat_map(|loaded| loaded.tools.clone())
+        .chain(of_servers);
+    let tools: Vec<Arc<dyn Tool>> = tools.collect();
     let agent = Agent::builder(provider)
         .tools(tools)
         .policy(policy)
         .model(settings.provider.model_settings());
-    rules.apply(agent, own)
+    rules.apply(agent, own, components.servers.iter())
 }
 
 /// Returns the loop policy with the configured settings.

@@ -10,9 +10,11 @@ use toolcell_core::event::DataFlow;
 use crate::agent::{model, prices, system_prompt};
 use crate::components::data_flow;
 use crate::components::loader::Loaded;
+use crate::config::layers::profiles::find;
 use crate::config::{AgentSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::mcp::servers::{Running, Servers};
 use crate::ui::terminal::text;
 
 /// Returns the names of all components used by subagents.
@@ -33,14 +35,21 @@ pub(crate) struct SharedRules {
 }
 
 impl SharedRules {
-    /// Applies the rules to an agent with the tools of these components.
+    /// Applies the rules to an agent with the tools of these components and servers.
     pub(crate) fn apply<'a>(
         &self,
         mut agent: AgentBuilder,
         loaded: impl IntoIterator<Item = &'a Loaded>,
+        servers: impl IntoIterator<Item = &'a Running>,
     ) -> AgentBuilder {
         agent = agent.approvals(self.approvals.clone());
-        for (tool, flow) in data_flow::of_tools(loaded, self.hook_flow) {
+        let of_servers = servers
+            .into_iter()
+            .flat_map(|running| running.flows(self.hook_flow));
+        for (tool, flow) in data_flow::of_tools(loaded, self.hook_flow)
+            .into_iter()
+            .chain(of_servers)
+        {
             agent = agent.flow(tool, flow);
         }
         for hook in &self.hooks {
@@ -58,8 +67,8 @@ impl SharedRules {
 pub(crate) fn offer(
     mut main: AgentBuilder,
     settings: &Settings,
-    loaded: &[Loaded],
-    mains: usize,
+    (loaded, mains): (&[Loaded], usize),
+    servers: &Servers,
     rules: &SharedRules,
     environment: &Environment,
 ) -> Result<AgentBuilder, Failure> {
@@ -71,7 +80,12 @@ pub(crate) fn offer(
                 .filter(|loaded| names.iter().any(|name| name.value == loaded.settings.name))
                 .collect(),
         };
-        let built = one(agent, settings, &own, rules, environment).map_err(|failure| {
+        let of_agent = |running: &&Running| match &agent.tools {
+            None => true,
+            Some(names) => names.iter().any(|name| name.value == running.settings.name),
+        };
+        let servers: Vec<&Running> = servers.iter().filter(of_agent).collect();
+        let built = one(agent, settings, &own, &servers, rules, environment).map_err(|failure| {
             failure.why(text!(
                 "it is for the agent `{}`\n{}",
                 agent.name,
@@ -89,11 +103,16 @@ fn one(
     agent: &AgentSettings,
     settings: &Settings,
     loaded: &[&Loaded],
+    servers: &[&Running],
     rules: &SharedRules,
     environment: &Environment,
 ) -> Result<Agent, Failure> {
-    let provider = settings.provider.with(&agent.provider);
-    let chosen = model::choose(&provider, environment)?;
+    let mut provider = settings.provider.clone();
+    if let Some(profile) = &agent.provider.profile {
+        provider = provider.with(find(&settings.profiles, &profile.value, profile)?);
+    }
+    let provider = provider.with(&agent.provider);
+    let chosen = model::choose(&provider, &settings.profiles, environment)?;
     let model = &chosen.provider.info().model;
     let prices = prices::of_model(&agent.budget, &settings.prices, model, environment)?;
     let mut policy = LoopPolicy {
@@ -107,14 +126,24 @@ fn one(
     if let Some(reasoning) = provider.reasoning() {
         policy.reasoning = reasoning;
     }
-    let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
+    let of_servers = servers.iter().flat_map(|running| running.tools.iter().cloned());
+    let tools = loaded
+        .iter()
+        .flat_map(|loaded| loaded.tools.iter().cloned())
+        .chain(of_servers);
     let builder = Agent::builder(chosen.provider)
         .tools(tools.collect::<Vec<Arc<dyn Tool>>>())
-        .instructions(system_prompt::of_subagent(agent, settings, loaded, environment)?)
+        .instructions(system_prompt::of_subagent(
+            agent,
+            settings,
+            loaded,
+            servers,
+            environment,
+        )?)
         .policy(policy)
         .model(provider.model_settings());
     rules
-        .apply(builder, loaded.iter().copied())
+        .apply(builder, loaded.iter().copied(), servers.iter().copied())
         .build()
         .map_err(|error| Failure::new(Exit::Config, "the tools cannot be offered together").because(error))
 }

@@ -15,6 +15,7 @@ use crate::config::source::Layer;
 use crate::config::{AgentSettings, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::Failure;
+use crate::mcp::servers::{Running, Servers};
 
 const WORK: &str = "\
 Work in steps: look, act, and check the result. If an access is denied, say what you needed, and do not look for other \
@@ -23,6 +24,9 @@ ways. Stop when the task is done, and say what you did and what you could not do
 /// Maximum size of the description of what tools reach, in bytes. It is part of every request; a usual one has a few
 /// hundred. Further accesses are counted.
 const MAX_REACH: usize = 16 << 10;
+
+/// Reach of the tools of an MCP server.
+const OF_SERVER: &str = "what their own server reaches, outside of the sandbox";
 
 const PRECEDENCE: &str = "Instructions of the user, which take precedence over everything above:";
 
@@ -33,11 +37,19 @@ const PRECEDENCE: &str = "Instructions of the user, which take precedence over e
 pub(crate) fn of_main(
     settings: &Settings,
     loaded: &[Loaded],
+    servers: &Servers,
     environment: &Environment,
 ) -> Result<String, Failure> {
     let own = settings.instructions.as_ref();
     let own = own.map(|own| own.value.as_str()).unwrap_or_default();
-    prompt(own, settings, &loaded.iter().collect::<Vec<_>>(), environment)
+    let servers: Vec<&Running> = servers.iter().collect();
+    prompt(
+        own,
+        settings,
+        &loaded.iter().collect::<Vec<_>>(),
+        &servers,
+        environment,
+    )
 }
 
 /// Returns the system prompt of a subagent.
@@ -48,15 +60,17 @@ pub(crate) fn of_subagent(
     agent: &AgentSettings,
     settings: &Settings,
     loaded: &[&Loaded],
+    servers: &[&Running],
     environment: &Environment,
 ) -> Result<String, Failure> {
-    prompt(&agent.instructions, settings, loaded, environment)
+    prompt(&agent.instructions, settings, loaded, servers, environment)
 }
 
 fn prompt(
     own: &str,
     settings: &Settings,
     loaded: &[&Loaded],
+    servers: &[&Running],
     environment: &Environment,
 ) -> Result<String, Failure> {
     let own = own.trim();
@@ -68,6 +82,9 @@ fn prompt(
         let policy = one.settings.policy(settings, environment)?;
         let reached = reach(&one.settings, &policy.grants, environment)?;
         components.push((one.settings.name.as_str(), reached));
+    }
+    for running in servers {
+        components.push((running.settings.name.as_str(), vec![OF_SERVER.to_owned()]));
     }
     let cwd = environment.cwd.to_string_lossy();
     let mut text = format!("{}\n\n{WORK}", describe(&Zoned::now(), &cwd, &components));
@@ -324,15 +341,21 @@ mod tests {
             ..Overrides::default()
         };
         let mut settings = config::load(&environment, overrides).unwrap();
-        let whole = of_main(&settings, &[], &environment).unwrap();
+        let whole = of_main(&settings, &[], &Servers::default(), &environment).unwrap();
         assert!(whole.starts_with("Environment:\n- date: "), "{whole}");
         assert!(
             whole.ends_with(&format!("{WORK}\n\n{PRECEDENCE}\n\nBe brief.")),
             "{whole}"
         );
         settings.tells_environment.value = false;
-        assert_eq!(of_main(&settings, &[], &environment).unwrap(), "Be brief.");
+        assert_eq!(
+            of_main(&settings, &[], &Servers::default(), &environment).unwrap(),
+            "Be brief."
+        );
         settings.instructions = None;
-        assert_eq!(of_main(&settings, &[], &environment).unwrap(), "");
+        assert_eq!(
+            of_main(&settings, &[], &Servers::default(), &environment).unwrap(),
+            ""
+        );
     }
 }

@@ -18,7 +18,7 @@ pub(super) const MAX_PATTERNS: usize = 8;
 /// Returns the question about a call: what the tool can access in our words, below exactly what will be executed. Only
 /// questions of rules alone can be answered for always, and only those of saved sessions later (`is_kept`). A refusal may
 /// have words, which the model reads.
-pub(super) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept: bool) -> Question {
+pub(crate) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept: bool) -> Question {
     let mut facts: Vec<Fact> = leads(request).map(Fact::Plain).collect();
     facts.extend(known.map(reach).map(Fact::Plain));
     let findings = known.map(|known| known.findings.as_slice());

@@ -10,6 +10,7 @@ mod doctor;
 mod help;
 mod lock;
 mod mcp;
+mod models;
 mod policy;
 mod run;
 mod scratch;
@@ -64,7 +65,7 @@ enum Command {
     Run(run::Run),
     Chat(chat::Chat),
     Call(call::Call),
-    /// List, show, continue, fork, export and delete sessions.
+    /// List, search, name, show, continue, fork, export and delete sessions.
     #[command(subcommand)]
     Session(session::Session),
     /// List and inspect tools, and trust components of a project.
@@ -88,6 +89,7 @@ enum Command {
     /// Explain what tools can do in combination.
     #[command(subcommand)]
     Policy(policy::Policy),
+    Models(models::Models),
     Lock(lock::Lock),
     /// Show and check the configuration.
     #[command(subcommand)]
@@ -149,17 +151,18 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Run(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Chat(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Session(command) => Box::pin(command.run(overrides, environment, console)).await,
-        Command::Call(command) => command.run(overrides, environment, console).await,
+        Command::Call(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Tool(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Scratch(command) => command.run(overrides, environment, console),
         Command::Approval(command) => command.run(environment, console),
         Command::Bucket(command) => command.run(environment, console).await,
-        Command::Mcp(command) => command.run(overrides, environment, console).await,
+        Command::Mcp(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Secret(command) => command.run(environment, console),
-        Command::Policy(command) => command.run(overrides, environment, console).await,
-        Command::Lock(command) => command.run(overrides, environment, console).await,
+        Command::Policy(command) => Box::pin(command.run(overrides, environment, console)).await,
+        Command::Models(command) => Box::pin(command.run(overrides, environment, console)).await,
+        Command::Lock(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Config(command) => Box::pin(command.run(overrides, environment, console)).await,
-        Command::Doctor(command) => command.run(overrides, environment, console).await,
+        Command::Doctor(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Completions(command) => command.run(Cli::command()),
         Command::Help(command) => command.run(Cli::command()),
     }

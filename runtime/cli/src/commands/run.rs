@@ -1,6 +1,7 @@
 //! `toolcell run`: runs one turn.
 
 use clap::Args;
+use toolcell_agent::TurnStart;
 use toolcell_core::Message;
 
 use crate::agent::setup;
@@ -8,9 +9,11 @@ use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
+use crate::session::in_use::{self, Mark};
 use crate::session::prompt::Attach;
+use crate::session::select::Continue;
 use crate::session::store;
-use crate::session::turn_runner::TurnRunner;
+use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 
@@ -26,6 +29,7 @@ Examples:
   toolcell run \"Which day is it?\" --model llama3.2 --base-url http://localhost:11434/v1
   git diff | toolcell run \"Write a commit message for this change.\" --tool text
   toolcell run \"What does the diagram say?\" --attach diagram.png
+  toolcell run \"And in one word?\" --continue
 
 Providers:
   openai     OpenAI (key in OPENAI_API_KEY), or any server compatible with Chat Completions
@@ -54,8 +58,11 @@ pub(crate) struct Run {
     #[command(flatten)]
     agent: AgentFlags,
 
+    #[command(flatten)]
+    which: Continue,
+
     /// Do not save the session. Saved sessions can be shown and continued with `toolcell session`.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["is_last", "session"])]
     no_session: bool,
 
     /// Print every event as one line of JSON on standard output.
@@ -70,43 +77,77 @@ impl Run {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let (mut turns, message) = match Box::pin(self.prepare(overrides, environment, console)).await {
-            Ok(prepared) => prepared,
-            Err(failure) => return Err(self.reported(failure, console)),
+        let (mut turns, message, continued) =
+            match Box::pin(self.prepare(overrides, environment, console)).await {
+                Ok(prepared) => prepared,
+                Err(failure) => return Err(self.reported(failure, console)),
+            };
+        let ended = match &continued {
+            None => self.begin(&mut turns, message, environment).await,
+            Some((id, _mark)) => {
+                let mut session = turns.agent().load(id).await.map_err(store_failure)?;
+                turns.go_on(&mut session, Some(message)).await
+            }
         };
-        let session = turns.agent().session();
-        let ended = turns.begin(session, message).await;
+        turns.stop_servers().await;
         if !self.json {
             turns.print_changes();
         }
         ended
     }
 
+    /// Runs the first turn of a new session.
+    async fn begin(
+        &self,
+        turns: &mut TurnRunner,
+        message: Message,
+        environment: &Environment,
+    ) -> Result<Exit, Failure> {
+        let (mut session, _mark) = turns.new_session(environment)?;
+        turns.turn(&mut session, TurnStart::Message(message)).await
+    }
+
+    /// Sets up the agent. A session to be continued is found and marked first.
     async fn prepare(
         &self,
         overrides: Overrides,
         environment: &Environment,
         console: &Console,
-    ) -> Result<(TurnRunner, Message), Failure> {
-        let message = self
-            .attach
-            .message(&self.prompt, &overrides, environment, console)?;
+    ) -> Result<(TurnRunner, Message, Option<(String, Mark)>), Failure> {
         let store = if self.no_session {
             None
         } else {
             match store::open(environment) {
                 Ok(store) => Some(store),
+                Err(failure) if self.which.is_wanted() => return Err(failure),
                 Err(failure) => {
                     console.note(failure.to_string());
                     None
                 }
             }
         };
+        let continued = match &store {
+            Some(store) => self.which.find(&**store).await?,
+            None => None,
+        };
+        let continued = match continued {
+            Some(info) => {
+                let mark = in_use::mark(&info.id, environment)?;
+                Some((info.id, mark))
+            }
+            None => None,
+        };
+        // What the flags deny is not attached either.
+        let mut with_flags = overrides.clone();
+        self.agent.apply(&mut with_flags, environment)?;
+        let message = self
+            .attach
+            .message(&self.prompt, &with_flags, environment, console)?;
         let agent = setup::assemble(&self.agent, overrides, environment, console, store).await?;
         if !self.json {
             console.note(agent.note.clone());
         }
-        Ok((TurnRunner::new(agent, console, self.json), message))
+        Ok((TurnRunner::new(agent, console, self.json), message, continued))
     }
 
     /// Prints a failure as a JSON line, because a turn that did not start has no event to report it.

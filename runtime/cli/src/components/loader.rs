@@ -253,7 +253,8 @@ impl<'a> ComponentLoader<'a> {
 
     fn secrets_of(&self, settings: &ToolSettings) -> Result<Secrets, Failure> {
         let keyring = Keyring::of_system();
-        secrets::with_keyring(&self.secrets, self.settings, &settings.bindings, &keyring)
+        let names = settings.bindings.iter().map(|binding| binding.name.as_str());
+        secrets::with_keyring(&self.secrets, self.settings, names, &keyring)
     }
 
     /// Loads a component, enabled or not.

@@ -19,6 +19,8 @@ use crate::config::ToolSettings;
 use crate::config::user_files;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::mcp::lock::{Difference, LockedServer};
+use crate::mcp::servers::Servers;
 use crate::ui::terminal::text;
 
 /// Name of the lock file, in the working directory.
@@ -45,6 +47,9 @@ pub(crate) struct LockFile {
     /// Hooks by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     hooks: BTreeMap<String, LockedHook>,
+    /// MCP servers by name.
+    #[serde(default, rename = "mcp", skip_serializing_if = "BTreeMap::is_empty")]
+    servers: BTreeMap<String, LockedServer>,
 }
 
 /// Locked component.
@@ -91,10 +96,11 @@ struct LockedHook {
 }
 
 impl LockFile {
-    /// Creates the lock of these components and hooks.
+    /// Creates the lock of these components, hooks and MCP servers.
     pub(crate) fn of<'a>(
         loaded: impl IntoIterator<Item = &'a Loaded>,
         hooks: impl IntoIterator<Item = &'a LoadedHook>,
+        servers: &Servers,
     ) -> Self {
         Self {
             version: VERSION,
@@ -105,6 +111,10 @@ impl LockFile {
             hooks: hooks
                 .into_iter()
                 .map(|hook| (hook.settings.component.name.clone(), LockedHook::of(hook)))
+                .collect(),
+            servers: servers
+                .iter()
+                .map(|running| (running.settings.name.clone(), LockedServer::of(running)))
                 .collect(),
         }
     }
@@ -127,10 +137,11 @@ impl LockFile {
         )
     }
 
-    /// Names of the locked components and hooks, for display.
+    /// Names of what is locked, for display.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         let hooks = self.hooks.keys().map(|name| format!("the hook {name}"));
-        self.components.keys().cloned().chain(hooks)
+        let servers = self.servers.keys().map(|name| format!("the MCP server {name}"));
+        self.components.keys().cloned().chain(hooks).chain(servers)
     }
 }
 
@@ -377,6 +388,47 @@ pub(crate) fn check(
         .hint("review the changes with `toolcell tool inspect`, then run `toolcell lock` to approve them"))
 }
 
+/// Returns the MCP servers of the lock file; none without a file.
+///
+/// # Errors
+/// Returns an error if the file is invalid.
+pub(crate) fn servers(environment: &Environment) -> Result<BTreeMap<String, LockedServer>, Failure> {
+    match path(environment).symlink_metadata() {
+        Ok(_) => Ok(read(environment)?.servers),
+        Err(_) => Ok(BTreeMap::new()),
+    }
+}
+
+/// Refuses MCP servers that differ from the lock file.
+///
+/// # Errors
+/// Returns an error that lists every difference, with the lines that differ.
+pub(crate) fn check_servers(servers: &Servers, environment: &Environment) -> Result<(), Failure> {
+    let locked = read(environment)?.servers;
+    let mut differing = Vec::new();
+    for running in servers.iter() {
+        let name = &running.settings.name;
+        match locked.get(name) {
+            None => differing.push(text!("the MCP server `{}` is not locked", name)),
+            Some(locked) => {
+                for Difference { tool, what, lines } in locked.differences(&LockedServer::of(running)) {
+                    let lines = std::iter::once(what).chain(lines).collect::<Vec<_>>().join("\n");
+                    differing.push(match tool {
+                        Some(tool) => text!("`{}` of the MCP server `{}`: {}", tool, name, lines),
+                        None => text!("the MCP server `{}`: {}", name, lines),
+                    });
+                }
+            }
+        }
+    }
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::new(Exit::Denied, text!("the MCP servers differ from `{}`", FILE));
+    let failure = differing.into_iter().fold(failure, Failure::why);
+    Err(failure.hint("review the changes, then run `toolcell lock` to accept them"))
+}
+
 /// Returns hooks that differ from the lock file or are missing.
 fn hook_differences(lock: &LockFile, hooks: &[LoadedHook]) -> Vec<String> {
     let mut differing = Vec::new();
@@ -511,6 +563,7 @@ mod tests {
         let lock = LockFile {
             version: VERSION,
             components: BTreeMap::from([("text".to_owned(), locked())]),
+            servers: BTreeMap::new(),
             hooks: BTreeMap::from([("guard".to_owned(), locked_hook())]),
         };
         lock.write(&path(&environment)).unwrap();

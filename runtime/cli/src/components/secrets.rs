@@ -2,7 +2,7 @@
 //!
 //! Values are passed only to the host side of the sandbox. A missing value is an error only for a tool bound to it.
 
-use toolcell_core::{SecretBinding, Secrets};
+use toolcell_core::Secrets;
 use toolcell_fs::{FileError, Rules};
 
 use crate::components::keyring::{self, Keyring};
@@ -56,19 +56,19 @@ pub(crate) fn read(settings: &Settings, environment: &Environment) -> Result<Sec
     Ok(secrets)
 }
 
-/// Adds the keyring values used by `bindings`. Only these accounts are read; without any, the keyring is not opened.
+/// Adds the keyring values of the secrets with these names. Only their accounts are read; without any, the keyring is not opened.
 ///
 /// # Errors
 /// Returns an error if the keyring cannot be used, has no such account, or a value is not valid as a secret. The error
 /// does not contain the value.
-pub(crate) fn with_keyring(
+pub(crate) fn with_keyring<'a>(
     secrets: &Secrets,
     settings: &Settings,
-    bindings: &[SecretBinding],
+    names: impl IntoIterator<Item = &'a str>,
     keyring: &Keyring,
 ) -> Result<Secrets, Failure> {
     let mut secrets = secrets.clone();
-    for name in bindings.iter().map(|binding| binding.name.as_str()) {
+    for name in names {
         let table = settings.secrets.get(name);
         let Some(account) = table.and_then(|table| table.value.keyring.as_ref()) else {
             continue;
@@ -97,8 +97,6 @@ fn read_file(written: &str, environment: &Environment) -> Result<String, FileErr
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::secret::{SecretPlacement, SecretResponses};
-
     use super::*;
     use crate::config::{self, Overrides};
 
@@ -115,19 +113,6 @@ mod tests {
         (config::load(&environment, overrides).unwrap(), environment)
     }
 
-    fn binding(name: &str) -> SecretBinding {
-        SecretBinding {
-            name: name.into(),
-            origins: vec!["https://example.com".into()],
-            placement: SecretPlacement::Placeholder {
-                placeholder: "HERE".into(),
-            },
-            methods: Vec::new(),
-            paths: Vec::new(),
-            responses: SecretResponses::Any,
-        }
-    }
-
     const BOTH: &str = "[secrets.a]\nkeyring = \"token\"\n[secrets.b]\nenv = \"MY_TOKEN\"\n";
 
     #[test]
@@ -137,11 +122,11 @@ mod tests {
         let secrets = read(&settings, &environment).unwrap();
         assert!(secrets.get("a").is_none());
         let keyring = Keyring::in_memory();
-        let failure = with_keyring(&secrets, &settings, &[binding("a")], &keyring).unwrap_err();
+        let failure = with_keyring(&secrets, &settings, ["a"], &keyring).unwrap_err();
         assert_eq!(failure.exit, Exit::Config);
         assert!(format!("{failure:?}").contains("toolcell secret set token"));
         keyring.set("token", format!(" {VALUE}\n")).unwrap();
-        let all = with_keyring(&secrets, &settings, &[binding("a"), binding("b")], &keyring).unwrap();
+        let all = with_keyring(&secrets, &settings, ["a", "b"], &keyring).unwrap();
         assert_eq!(all.get("a").unwrap().expose(), VALUE);
         assert_eq!(all.get("b").unwrap().expose(), "from-the-variable");
     }
@@ -152,11 +137,11 @@ mod tests {
         let (settings, environment) = settings(dir.path(), BOTH);
         let secrets = read(&settings, &environment).unwrap();
         let closed = Keyring::closed();
-        for bindings in [vec![], vec![binding("b")]] {
-            let same = with_keyring(&secrets, &settings, &bindings, &closed).unwrap();
+        for names in [vec![], vec!["b"]] {
+            let same = with_keyring(&secrets, &settings, names, &closed).unwrap();
             assert_eq!(same, secrets);
         }
-        assert!(with_keyring(&secrets, &settings, &[binding("a")], &closed).is_err());
+        assert!(with_keyring(&secrets, &settings, ["a"], &closed).is_err());
     }
 
     #[test]

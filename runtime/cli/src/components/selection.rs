@@ -61,6 +61,20 @@ pub(crate) async fn load_for_agent(
     Ok((loaded, mains))
 }
 
+/// Loads the components of these names alone, none of which belongs to the main agent.
+pub(crate) async fn load_named(
+    loader: &ComponentLoader<'_>,
+    names: &[String],
+) -> Result<(Vec<Loaded>, usize), Failure> {
+    let settings = loader.settings.tools.values();
+    let wanted: Vec<ToolSettings> = settings
+        .filter(|tool| names.contains(&tool.name))
+        .cloned()
+        .collect();
+    check_flags(loader.settings, &wanted)?;
+    Ok((load_all(loader, &wanted).await?, 0))
+}
+
 async fn load_all(loader: &ComponentLoader<'_>, wanted: &[ToolSettings]) -> Result<Vec<Loaded>, Failure> {
     let mut loaded = Vec::new();
     for settings in wanted {

@@ -12,6 +12,7 @@
 //! | sizes, durations, counts and money | [`units`] |
 //! | origins of values, and locations in files | [`source`] |
 //! | the result: settings, resolved grants, paths denied to every tool, policies | [`settings`], [`grants`], [`own_directories`], [`mod@policy`] |
+//! | MCP servers | [`mod@mcp`] |
 //! | reserved names | [`names`] |
 //! | the user's files | [`user_files`] |
 
@@ -20,6 +21,7 @@ pub(crate) mod file;
 pub(crate) mod grants;
 pub(crate) mod layers;
 pub(crate) mod limits;
+pub(crate) mod mcp;
 pub(crate) mod names;
 pub(crate) mod own_directories;
 mod policy;
@@ -32,6 +34,7 @@ pub(crate) mod units;
 pub(crate) mod user_files;
 
 pub(crate) use layers::load;
+pub(crate) use mcp::McpSettings;
 pub(crate) use provider::ProviderSettings;
 pub(crate) use settings::{AgentSettings, ComponentSource, HookSettings, Overrides, Settings, ToolSettings};
 pub(crate) use source::{Origin, Row, Sourced};

@@ -48,6 +48,9 @@ impl TakenNames {
                 &format!("the component `{}` of your own configuration", tool.name),
             );
         }
+        for server in settings.mcp.keys() {
+            taken.add_server(server);
+        }
         for agent in settings.agents.keys() {
             taken.add(agent, &format!("the agent `{agent}` of your own configuration"));
         }
@@ -55,6 +58,14 @@ impl TakenNames {
             taken.add(hook, &format!("the hook `{hook}` of your own configuration"));
         }
         taken
+    }
+
+    /// Adds an MCP server of the user, whose tools have names that begin with its own.
+    pub(crate) fn add_server(&mut self, name: &str) {
+        self.add_component(
+            name,
+            &format!("the MCP server `{name}` of your own configuration"),
+        );
     }
 
     /// Adds the tool names of a component of the user.

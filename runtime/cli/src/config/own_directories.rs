@@ -24,19 +24,42 @@ const COMPONENT: &str = "the component";
 /// requests of tools.
 const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// Variables that name files and directories of libraries and scripts which are loaded into every program, that is also into
-/// Toolcell and the shells that it starts.
-const LOADED: [&str; 10] = [
+/// Variables that name files and directories of libraries, scripts and configuration which every program, shell, Git or
+/// interactive Python loads. Search paths of modules (`PYTHONPATH`, `NODE_PATH`) are not among them: they name the sources
+/// that a user works on.
+const LOADED: [&str; 22] = [
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "LD_AUDIT",
     "DYLD_LIBRARY_PATH",
     "DYLD_FRAMEWORK_PATH",
+    "DYLD_FALLBACK_LIBRARY_PATH",
+    "DYLD_FALLBACK_FRAMEWORK_PATH",
     "DYLD_INSERT_LIBRARIES",
     "GCONV_PATH",
     "OPENSSL_CONF",
+    "OPENSSL_MODULES",
+    "OPENSSL_ENGINES",
     "BASH_ENV",
     "ENV",
+    "ZDOTDIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_TEMPLATE_DIR",
+    "PYTHONSTARTUP",
+    "PYTHONHOME",
+];
+
+/// Variables with options for every start of a program, which may name files to load: `--require ./a.js`, `-javaagent:a.jar`.
+const OPTIONS: [&str; 6] = [
+    "NODE_OPTIONS",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "RUBYOPT",
+    "PERL5OPT",
 ];
 
 /// Maximum number of symbolic links followed to a program, as on Linux.
@@ -83,8 +106,14 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
             add(&path.value, DeniedUse::Change, COMPONENT);
         }
     }
+    for server in settings.mcp.values() {
+        for path in server.files(environment) {
+            add(&path, DeniedUse::Change, "the command of an MCP server");
+        }
+    }
     let agents = settings.agents.values().map(|agent| &agent.provider);
-    for provider in std::iter::once(&settings.provider).chain(agents) {
+    let profiles = settings.profiles.values();
+    for provider in std::iter::once(&settings.provider).chain(agents).chain(profiles) {
         if let Some(command) = &provider.token_command {
             for path in command.value.files(environment) {
                 add(&path, DeniedUse::Change, "the command for tokens");
@@ -97,7 +126,15 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
     for path in CERTIFICATES.iter().flat_map(|name| environment.paths(name)) {
         add(&path, DeniedUse::Change, "the certificates");
     }
-    for path in LOADED.iter().flat_map(|name| environment.paths(name)) {
+    let options = OPTIONS.iter().filter_map(|name| environment.var(name));
+    let options = options
+        .flat_map(files_in_options)
+        .map(|file| environment.cwd.join(file));
+    for path in LOADED
+        .iter()
+        .flat_map(|name| paths_in(name, environment))
+        .chain(options)
+    {
         // An empty part means each working directory, and denying that would deny everything.
         if !environment.cwd.starts_with(&path) {
             add(&path, DeniedUse::Change, "what programs load");
@@ -107,6 +144,31 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
         add(&scratch, DeniedUse::All, "the scratch directory");
     }
     places
+}
+
+/// Endings that programs add to the name of a file to load.
+const ENDINGS: [&str; 6] = ["", ".js", ".cjs", ".json", ".node", ".rb"];
+
+/// Returns what may be a file in the options of a program: a word with a slash or a dot, its part after `=`, `:` or `@`, and what
+/// follows the letter of `-I` and `-r`.
+fn files_in_options(options: &str) -> impl Iterator<Item = String> {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '=' | ':' | ',' | ';' | '"' | '\'' | '@');
+    let words = options.split(is_end).flat_map(|word| {
+        let named = ["-I", "-r"].iter().find_map(|letter| word.strip_prefix(letter));
+        let is_path = word.contains(['/', '.']) && !word.starts_with('-');
+        [named, is_path.then_some(word)].into_iter().flatten()
+    });
+    words
+        .filter(|word| !word.is_empty())
+        .flat_map(|word| ENDINGS.iter().map(move |ending| format!("{word}{ending}")))
+}
+
+/// Returns the paths in the value of a variable, which some programs also divide by blanks or semicolons.
+fn paths_in(name: &str, environment: &Environment) -> impl Iterator<Item = PathBuf> {
+    let value = environment.var(name).unwrap_or_default();
+    let words = value.split([' ', '\t', ';', ':']).filter(|word| !word.is_empty());
+    let words = words.map(|word| environment.cwd.join(word));
+    environment.paths(name).chain(words)
 }
 
 /// Returns the denials of changes to programs that are started outside of every cell: this executable, and unless
@@ -309,8 +371,19 @@ mod tests {
         let cwd = dir.path().join("work");
         let vars = [
             ("LD_LIBRARY_PATH", "lib::."),
-            ("LD_PRELOAD", "/x/a.so"),
+            ("LD_PRELOAD", "/x/a.so lib2/b.so"),
+            ("DYLD_LIBRARY_PATH", "y;lib3"),
             ("BASH_ENV", "env.sh"),
+            ("GIT_CONFIG_GLOBAL", "git.conf"),
+            (
+                "NODE_OPTIONS",
+                "--require=./a.js --import \"/x/b.mjs\" -r ./e --max-old-space-size=100",
+            ),
+            ("JDK_JAVA_OPTIONS", "@f/args"),
+            ("PERL5OPT", "-Ilib4 -w"),
+            ("JAVA_TOOL_OPTIONS", "-javaagent:c.jar=x"),
+            ("RUBYOPT", "-r./d.rb -W0"),
+            ("PYTHONPATH", "src"),
         ];
         let environment = Environment::for_tests(&cwd, &vars);
         let settings = config::load(&environment, Overrides::default()).unwrap();
@@ -319,6 +392,19 @@ mod tests {
             (cwd.join("lib"), true),
             (PathBuf::from("/x/a.so"), true),
             (cwd.join("env.sh"), true),
+            (cwd.join("git.conf"), true),
+            (cwd.join("a.js"), true),
+            (cwd.join("e.js"), true),
+            (cwd.join("f/args"), true),
+            (cwd.join("lib2/b.so"), true),
+            (cwd.join("lib3"), true),
+            (cwd.join("lib4"), true),
+            (cwd.join("w"), false),
+            (PathBuf::from("/x/b.mjs"), true),
+            (cwd.join("c.jar"), true),
+            (cwd.join("d.rb"), true),
+            (cwd.join("100"), false),
+            (cwd.join("src"), false),
             (cwd.clone(), false),
         ] {
             let is_it = |denial: &PathDenial| denial.host.components().eq(path.components());

@@ -11,6 +11,7 @@ use toolcell_core::{Grant, SecretBinding};
 use super::budget::{NamedBudget, SourcedBudget};
 use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{self, FlagLimit, NamedLimit, SourcedLimits};
+use super::mcp::McpSettings;
 use super::provider::ProviderSettings;
 use super::source::{Layer, Origin, Source, Sourced};
 use super::turn::{ContextSettings, LoopSettings};
@@ -28,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) variables: Vec<&'static str>,
     /// Model provider.
     pub(crate) provider: ProviderSettings,
+    /// Profiles of the provider.
+    pub(crate) profiles: BTreeMap<String, ProviderSettings>,
     /// The user's instructions for the main agent.
     pub(crate) instructions: Option<Sourced<String>>,
     /// True if models are told the date, the working directory and what their tools can reach.
@@ -56,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) deny: Vec<GrantLine>,
     /// Configured hooks, by name.
     pub(crate) hooks: BTreeMap<String, HookSettings>,
+    /// MCP servers, by name.
+    pub(crate) mcp: BTreeMap<String, McpSettings>,
     /// Values of flags. Grants and limits among them also apply to components named by a path.
     pub(crate) overrides: Overrides,
 }

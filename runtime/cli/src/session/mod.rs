@@ -1,6 +1,10 @@
-//! Sessions as commands run them: turns and input history.
+//! Sessions as commands run them: their choice, turns, prompts and input history.
 
+pub(crate) mod follow;
 pub(crate) mod history;
+pub(crate) mod in_use;
 pub(crate) mod prompt;
+pub(crate) mod resume;
+pub(crate) mod select;
 pub(crate) mod store;
 pub(crate) mod turn_runner;

@@ -100,14 +100,22 @@ impl Attach {
     }
 }
 
-/// Builds the message of a line that the user typed.
+/// Builds the message of a line that the user typed, with further files.
 ///
 /// # Errors
 /// Returns an error if a file that it names cannot be sent.
-pub(crate) fn of_line(line: &str, environment: &Environment, console: &Console) -> Result<Message, Failure> {
+pub(crate) fn of_line(
+    line: &str,
+    files: &[PathBuf],
+    environment: &Environment,
+    console: &Console,
+) -> Result<Message, Failure> {
     let mut draft = Draft::new();
     draft.prompt(line.to_owned())?;
     draft.named_in(line, &mut Attachable::Any, environment, console)?;
+    for file in files {
+        draft.file(file, &environment.shown(file), console)?;
+    }
     Ok(draft.message())
 }
 

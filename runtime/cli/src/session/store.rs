@@ -10,8 +10,12 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
+/// Hint for a store that cannot be read any more.
+pub(crate) const SET_ASIDE: &str =
+    "to begin with a new file, and keep this one beside it: toolcell session set-aside";
+
 /// Returns the path of the session store.
-fn path_of(environment: &Environment) -> Option<PathBuf> {
+pub(crate) fn path_of(environment: &Environment) -> Option<PathBuf> {
     environment
         .state_dir
         .as_ref()
@@ -23,6 +27,14 @@ fn path_of(environment: &Environment) -> Option<PathBuf> {
 /// # Errors
 /// Returns an error if there is no state directory or the file cannot be used.
 pub(crate) fn open(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
+    Ok(Arc::new(open_file(environment)?))
+}
+
+/// Opens the file of the session store.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_file(environment: &Environment) -> Result<SqliteSessions, Failure> {
     let fail = || Failure::new(Exit::Config, "the session store cannot be used");
     let path = path_of(environment).ok_or_else(|| fail().why("there is no home directory"))?;
     let open = || -> anyhow::Result<SqliteSessions> {
@@ -31,8 +43,11 @@ pub(crate) fn open(environment: &Environment) -> Result<Arc<dyn SessionStore>, F
         }
         Ok(SqliteSessions::open(&path)?)
     };
-    match open() {
-        Ok(store) => Ok(Arc::new(store)),
-        Err(error) => Err(fail().why(text!("`{}`", environment.shown(&path))).because(error)),
-    }
+    open().map_err(|error| {
+        let hint = toolcell_store::is_damaged(error.as_ref()).then_some(SET_ASIDE);
+        fail()
+            .why(text!("`{}`", environment.shown(&path)))
+            .because(error)
+            .hints(hint)
+    })
 }

@@ -7,19 +7,24 @@ use toolcell_core::event::{Event, EventSink, TurnOutcome};
 use toolcell_core::{Message, StoreError};
 
 use crate::agent::setup::AgentSetup;
+use crate::environment::Environment;
 use crate::error::{Exit, FREE_SPACE, Failure};
+use crate::session::in_use::{self, Mark};
+use crate::session::store::SET_ASIDE;
 use crate::ui::escape;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::lines::JsonLines;
 use crate::ui::render::turn::TurnView;
 use crate::ui::render::{Console, failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// Runs turns one after the other.
 pub(crate) struct TurnRunner {
     setup: AgentSetup,
     console: Console,
     sink: Box<dyn EventSink>,
+    /// True if turns are rendered as JSON lines.
+    json: bool,
     /// Cancelled when the output pipe is closed.
     closed: CancellationToken,
     interrupts: Interrupts,
@@ -29,24 +34,26 @@ impl TurnRunner {
     /// Creates a runner that renders turns as text, or as JSON lines.
     pub(crate) fn new(setup: AgentSetup, console: &Console, json: bool) -> Self {
         let closed = CancellationToken::new();
-        let sink: Box<dyn EventSink> = if json {
-            Box::new(JsonLines {
-                console: console.clone(),
-                closed: closed.clone(),
-            })
-        } else {
-            Box::new(
-                TurnView::new(console.clone(), setup.hints.clone(), closed.clone())
-                    .attended(setup.is_attended),
-            )
-        };
+        let sink = sink(&setup, console, &closed, json);
         Self {
             setup,
             console: console.clone(),
             sink,
+            json,
             closed,
             interrupts: Interrupts::watch(console.clone()),
         }
+    }
+
+    /// Replaces the agent of further turns.
+    pub(crate) fn replace(&mut self, setup: AgentSetup) {
+        self.sink = sink(&setup, &self.console, &self.closed, self.json);
+        self.setup = setup;
+    }
+
+    /// Returns the model and the reason for its choice.
+    pub(crate) fn note(&self) -> Text {
+        self.setup.note.clone()
     }
 
     /// Returns the agent.
@@ -54,23 +61,24 @@ impl TurnRunner {
         &self.setup.agent
     }
 
-    /// Runs one turn of a new session.
+    /// Creates a session, marked as in use if it is saved.
     ///
     /// # Errors
-    /// Returns an error if the turn did not end with an answer.
-    pub(crate) async fn begin(&mut self, mut session: Session, message: Message) -> Result<Exit, Failure> {
-        self.turn(&mut session, Some(message)).await
+    /// Returns an error if the mark cannot be written.
+    pub(crate) fn new_session(&self, environment: &Environment) -> Result<(Session, Option<Mark>), Failure> {
+        let session = self.agent().session();
+        let is_kept = self.setup.is_kept;
+        let mark = is_kept
+            .then(|| in_use::mark(session.id(), environment))
+            .transpose()?;
+        Ok((session, mark))
     }
 
-    /// Runs one turn: with a message, or resuming the open one.
+    /// Runs one turn.
     ///
     /// # Errors
     /// Returns an error if the turn did not end with an answer.
-    pub(crate) async fn turn(
-        &mut self,
-        session: &mut Session,
-        message: Option<Message>,
-    ) -> Result<Exit, Failure> {
+    pub(crate) async fn turn(&mut self, session: &mut Session, start: TurnStart) -> Result<Exit, Failure> {
         let logs = self.setup.logs.as_mut();
         let log = logs.map(|logs| logs.of(session.id())).transpose()?;
         let cancel = self.closed.child_token();
@@ -81,10 +89,7 @@ impl TurnRunner {
                 log.event(event);
             }
         };
-        let report = match message {
-            Some(message) => session.run(message, &sink, cancel).await,
-            None => session.run(TurnStart::Resume, &sink, cancel).await,
-        };
+        let report = session.run(start, &sink, cancel).await;
         if let Some(error) = log.and_then(|log| log.error()) {
             self.console.note(text!("the log is incomplete: {}", error));
         }
@@ -94,6 +99,34 @@ impl TurnRunner {
         self.ended(session, report)
     }
 
+    /// Continues a session: runs its open turn, then one from the message.
+    ///
+    /// # Errors
+    /// Returns an error if a turn did not end with an answer, or there is nothing to run.
+    pub(crate) async fn go_on(
+        &mut self,
+        session: &mut Session,
+        message: Option<Message>,
+    ) -> Result<Exit, Failure> {
+        if session.is_open() {
+            let ended = self.turn(session, TurnStart::Resume).await?;
+            if message.is_none() || self.is_output_closed() {
+                return Ok(ended);
+            }
+        }
+        match message {
+            Some(message) => self.turn(session, TurnStart::Message(message)).await,
+            None => Err(Failure::new(
+                Exit::Usage,
+                text!("the session `{}` has no open turn", session.id()),
+            )
+            .hint(text!(
+                "to send a message: toolcell session resume {} \"…\"",
+                session.id()
+            ))),
+        }
+    }
+
     /// Prints the changes that tools made in scratch directories.
     pub(crate) fn print_changes(&self) {
         for scratch in &self.setup.scratch {
@@ -101,6 +134,11 @@ impl TurnRunner {
                 scratch.print_summary(&self.console);
             }
         }
+    }
+
+    /// Ends the MCP servers of the agent.
+    pub(crate) async fn stop_servers(&self) {
+        self.setup.servers.stop().await;
     }
 
     /// True if the output pipe is closed.
@@ -140,7 +178,20 @@ impl TurnRunner {
     }
 }
 
-fn cannot_go_on(id: &str, error: AgentError) -> Failure {
+/// Creates the view of turns.
+fn sink(setup: &AgentSetup, console: &Console, closed: &CancellationToken, json: bool) -> Box<dyn EventSink> {
+    if json {
+        return Box::new(JsonLines {
+            console: console.clone(),
+            closed: closed.clone(),
+        });
+    }
+    let view = TurnView::new(console.clone(), setup.hints.clone(), closed.clone());
+    Box::new(view.attended(setup.is_attended).only_answer(setup.has_schema))
+}
+
+/// Creates the failure for a turn that could not be run, or undone.
+pub(crate) fn cannot_go_on(id: &str, error: AgentError) -> Failure {
     if let AgentError::Store { source, .. } = error {
         return match source {
             StoreError::NotFound { .. } => {
@@ -156,6 +207,9 @@ fn cannot_go_on(id: &str, error: AgentError) -> Failure {
         AgentError::NoTurn { .. } => Some(format!("to send a message: toolcell session resume {id} \"…\"")),
         _ => None,
     };
+    if let AgentError::NothingToUndo { .. } | AgentError::TooShort { .. } = error {
+        return Failure::new(Exit::Usage, "nothing was changed").because(error);
+    }
     let exit = match &error {
         AgentError::TurnOpen { .. } | AgentError::NoTurn { .. } => Exit::Usage,
         _ => Exit::Internal,
@@ -182,11 +236,20 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
             "the session cannot be used",
             Some("`toolcell session list` lists them".to_owned()),
         ),
+        StoreError::NameTaken { .. } => (
+            Exit::Usage,
+            "the session cannot have this name",
+            Some("`toolcell session list` shows the names".to_owned()),
+        ),
         StoreError::Exists { .. } => (Exit::Usage, "the session cannot be used", None),
         StoreError::Failed { .. } => (
             Exit::Io,
             "the session could not be saved or read",
-            toolcell_store::is_full(&error).then(|| FREE_SPACE.to_owned()),
+            if toolcell_store::is_damaged(&error) {
+                Some(SET_ASIDE.to_owned())
+            } else {
+                toolcell_store::is_full(&error).then(|| FREE_SPACE.to_owned())
+            },
         ),
         _ => (Exit::Internal, "the session cannot be used", None),
     };

@@ -30,6 +30,7 @@ impl Interrupts {
                             console.note("cancelling; press Ctrl-C again to exit immediately");
                         }
                         None => {
+                            toolcell_mcp::client::end_all_processes();
                             crate::ui::terminal::restore();
                             console.note("ended");
                             std::process::exit(Exit::Cancelled as i32);

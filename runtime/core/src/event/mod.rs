@@ -230,6 +230,11 @@ pub enum Event {
         /// Tokens of the conversation, as far as known.
         tokens: u64,
     },
+    /// The messages of the last turn were removed from the conversation. The journal keeps them.
+    TurnUndone {
+        /// Number of messages removed, counted from the last.
+        removed: usize,
+    },
     /// Messages at the beginning of the conversation were replaced by a summary. The journal keeps the originals.
     Compacted {
         /// Number of messages replaced, counted from the first.
@@ -287,6 +292,9 @@ pub enum Event {
         /// Duration in milliseconds, without the time during which the turn was paused.
         #[serde(default)]
         wall_ms: u64,
+        /// Cost of the turn in millionths of the currency unit of the prices, if prices of the model are set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_micros: Option<u64>,
     },
 }
 

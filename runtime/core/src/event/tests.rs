@@ -151,6 +151,7 @@ pub(crate) fn all() -> Vec<Event> {
             reason: "the model wrote none".into(),
             usage: Some(Usage::default()),
         },
+        Event::TurnUndone { removed: 2 },
         Event::ResultsPruned {
             calls: vec![id()],
             bytes: 10,
@@ -173,6 +174,7 @@ pub(crate) fn all() -> Vec<Event> {
             steps: 1,
             usage: Usage::default(),
             wall_ms: 12,
+            cost_micros: Some(7),
         },
     ]
 }

@@ -5,7 +5,8 @@
 //! and [`ArgumentPlace::is_met_by`] and [`ArgumentPlace::is_within`] match patterns against them.
 //!
 //! An argument is a path if its schema has `"format": "path"` or if its name suggests one ([`is_path_name`]); it is a
-//! URL if the schema has `"format": "uri"` or the name is one such as `url`.
+//! URL if the schema has `"format": "uri"` or the name is one such as `url`. A name that the schema does not declare is
+//! itself a path if its object suggests paths or if it contains a slash, and a URL if it contains `://`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -217,7 +218,17 @@ impl<'a> Search<'a> {
                     .schema
                     .and_then(|schema| self.below(schema, "items", None, 0));
                 let says = schema.and_then(|schema| self.format(schema, 0));
+                let first = argument
+                    .schema
+                    .and_then(|schema| self.below(schema, "prefixItems", None, 0))
+                    .and_then(Value::as_array);
                 for (i, item) in items.iter().enumerate() {
+                    let own = first.and_then(|first| first.get(i));
+                    let schema = own.or(schema);
+                    let says = match own {
+                        Some(own) => self.format(own, 0),
+                        None => says,
+                    };
                     self.pointer.push('/');
                     self.pointer.push_str(&i.to_string());
                     self.value(
@@ -237,12 +248,19 @@ impl<'a> Search<'a> {
                         .schema
                         .and_then(|schema| self.below(schema, "properties", Some(name), 0));
                     let is_declared = schema.is_some();
+                    let schema = schema.or_else(|| self.undeclared(argument.schema?));
                     let says = schema.and_then(|schema| self.format(schema, 0));
                     self.pointer.push('/');
                     self.pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                    if argument.name.is_path && !is_declared {
-                        // A map of files, such as `{"files": {"a/b": "…"}}`.
+                    if self.names_are_paths(argument.schema) {
                         self.add(PlaceKind::Path, name);
+                    } else if !is_declared {
+                        // A map by files or URLs, such as `{"files": {"a": "…"}, "edits": {"a/b": "…"}}`.
+                        let suggested = Suggestion {
+                            is_path: argument.name.is_path || name.contains(['/', '\\']),
+                            is_url: argument.name.is_url || name.contains("://"),
+                        };
+                        suggested.kinds(name).for_each(|kind| self.add(kind, name));
                     }
                     let name = Suggestion::of(name);
                     self.value(member, Argument { schema, says, name });
@@ -251,6 +269,21 @@ impl<'a> Search<'a> {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
+    }
+
+    /// Returns the schema of a property that is not declared by its name.
+    fn undeclared(&mut self, schema: &'a Value) -> Option<&'a Value> {
+        let patterns = self.below(schema, "patternProperties", None, 0);
+        let mut patterns = patterns.and_then(Value::as_object).into_iter().flatten();
+        // Of any pattern: one more place is the safe side.
+        let path = patterns.find_map(|(_, schema)| self.format(schema, 0).map(|_| schema));
+        path.or_else(|| self.below(schema, "additionalProperties", None, 0))
+    }
+
+    /// True if the schema says that the names of an object's members are paths.
+    fn names_are_paths(&mut self, schema: Option<&'a Value>) -> bool {
+        let names = schema.and_then(|schema| self.below(schema, "propertyNames", None, 0));
+        names.is_some_and(|names| self.format(names, 0) == Some(PlaceKind::Path))
     }
 
     fn add(&mut self, kind: PlaceKind, text: &'a str) {
@@ -402,6 +435,10 @@ mod tests {
                 "rows": {"type": "array", "items": {"properties": {"cell": {"format": "path"}}}},
                 "deep": {"properties": {"input_file": {"type": "string"}}},
                 "site": {"format": "uri"},
+                "map": {"additionalProperties": {"format": "path"}},
+                "pair": {"prefixItems": [{"format": "path"}, {"type": "string"}]},
+                "some": {"patternProperties": {"^x": {"type": "string"}, "^p": {"format": "path"}}},
+                "keys": {"propertyNames": {"format": "path"}},
             },
             "$defs": {"place": {"type": "string", "format": "path"}},
         });
@@ -409,7 +446,9 @@ mod tests {
             "where": "a", "perhaps": "b", "list": ["c", "d"], "deep": {"input_file": "e"},
             "outputDir": "f", "path": 1, "content": "g", "profile": "h", "site": "i", "to": "j", "base_url": "k", "a/b": {"path": "l"},
             "dirUrl": "m", "source": "https://n", "target": "o:p", "file": "FILE://localhost/q", "path_url": "file:r",
-            "rows": [{"cell": "1"}], "DIR": "2", "infile": "s", "CSVDir": "t", "baseurl": "u", "APIUrl": "v", "xpath": "w", "files": {"x/y": "z"},
+            "rows": [{"cell": "1"}], "DIR": "2", "infile": "s", "CSVDir": "t", "baseurl": "u", "APIUrl": "v", "xpath": "w", "files": {"x/y": "z", "k": "1"},
+            "edits": {"x/y": "z", "k": {"./x": 1}, "https://o/": 1, "C:\\p": 1}, "urls": {"o": 1},
+            "map": {"k": "1"}, "pair": ["2", "3"], "some": {"p1": "4"}, "keys": {"k": 5},
         });
         let mut found = places_in(&arguments, &schema);
         assert!(found.is_complete);
@@ -425,28 +464,40 @@ mod tests {
                 "/APIUrl Url v",
                 "/CSVDir Path t",
                 "/DIR Path 2",
+                "/a~1b Path a/b",
                 "/a~1b/path Path l",
                 "/base_url Url k",
                 "/baseurl Url u",
                 "/deep/input_file Path e",
                 "/dirUrl Path m",
                 "/dirUrl Url m",
+                "/edits/C:\\p Path C:\\p",
+                "/edits/https:~1~1o~1 Path https://o/",
+                "/edits/https:~1~1o~1 Url https://o/",
+                "/edits/k/.~1x Path ./x",
+                "/edits/x~1y Path x/y",
                 "/file Path /q",
                 "/file Url FILE://localhost/q",
+                "/files/k Path k",
                 "/files/x~1y Path x/y",
                 "/infile Path s",
+                "/keys/k Path k",
                 "/list/0 Path c",
                 "/list/1 Path d",
+                "/map/k Path 1",
                 "/outputDir Path f",
+                "/pair/0 Path 2",
                 "/path_url Path r",
                 "/path_url Url file:r",
                 "/perhaps Path b",
                 "/rows/0/cell Path 1",
                 "/site Url i",
+                "/some/p1 Path 4",
                 "/source Path https://n",
                 "/source Url https://n",
                 "/target Path o:p",
                 "/to Path j",
+                "/urls/o Url o",
                 "/where Path a",
             ]
         );

@@ -2,10 +2,15 @@
 //!
 //! Servers differ in what they decode, and how often, before they resolve a path. A rule that restricts therefore compares
 //! the reading that all of them could come to: decoded until nothing is left to decode, in lower case, without path
-//! parameters, empty segments, and blanks or dots at the end of a segment. Each function takes time in the length of its
-//! input.
+//! parameters, empty segments, and blanks or dots at the end of a segment, with compatibility characters of Unicode replaced
+//! (NFKC: `‥` is `..`, `ａ` is `a`) and invisible ones removed. Each function takes time in the length of its input.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use crate::inert::is_hidden;
 
 /// Decodes percent-encoding until nothing is left to decode, so that all spellings that clients and servers treat as equal
 /// become equal; also `%u002e` as IIS reads it, and UTF-8 that is longer than needed (`%c0%ae`).
@@ -52,6 +57,24 @@ fn last_code(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
     }
 }
 
+/// True for a character that some servers drop: invisible, or what stands for invalid UTF-8. A zero may be the end instead.
+fn is_dropped(c: char) -> bool {
+    is_hidden(c) || (c.is_control() && c != '\0') || matches!(c, '\u{fe0e}' | '\u{fe0f}' | '\u{fffd}')
+}
+
+/// Returns a decoded text as servers read it that normalize it to NFKC or drop characters, and then decode it once more.
+fn normalized(decoded: &[u8]) -> Cow<'_, [u8]> {
+    if decoded
+        .iter()
+        .all(|byte| byte.is_ascii() && !is_dropped(char::from(*byte)))
+    {
+        return Cow::Borrowed(decoded);
+    }
+    let text = String::from_utf8_lossy(decoded);
+    let text: String = text.chars().filter(|c| !is_dropped(*c)).nfkc().collect();
+    Cow::Owned(self::decoded(&text))
+}
+
 /// Returns the part of a decoded path segment that names something: without path parameters (`;x`), what some servers take
 /// for a query or the end, and blanks or control characters at the end.
 fn name(segment: &[u8]) -> &[u8] {
@@ -62,7 +85,21 @@ fn name(segment: &[u8]) -> &[u8] {
     {
         name = rest;
     }
+    while let [first, rest @ ..] = name
+        && *first <= b' '
+    {
+        name = rest;
+    }
     name
+}
+
+/// True for `.`, `..`, and `..` before other punctuation, at which some servers end a name.
+fn is_step(name: &[u8]) -> bool {
+    match name {
+        b"." | b".." => true,
+        [b'.', b'.', next, ..] => next.is_ascii_punctuation() && !matches!(next, b'.' | b'-' | b'_'),
+        _ => false,
+    }
 }
 
 fn segments(decoded: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -74,15 +111,16 @@ fn segments(decoded: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// segment; this detects what only some do, such as `..%2f` and `%252e%252e`.
 pub fn climbs(path: &str) -> bool {
     let decoded = decoded(path);
-    decoded.contains(&0) || segments(&decoded).any(|name| matches!(name, b"." | b".."))
+    let normalized = normalized(&decoded);
+    normalized.contains(&0) || segments(&normalized).any(is_step)
 }
 
 /// Folds a path so that paths which some server could treat as equal become equal. It begins with `/`, unless it is empty.
 pub fn folded_path(path: &str) -> String {
     let decoded = decoded(path);
     let mut folded = String::new();
-    for segment in segments(&decoded) {
-        let segment = String::from_utf8_lossy(segment).to_lowercase();
+    for segment in segments(&normalized(&decoded)) {
+        let segment = without_case(&String::from_utf8_lossy(segment));
         let segment = segment.trim_end_matches(|c| c <= ' ' || c == '.');
         if !segment.is_empty() {
             folded.push('/');
@@ -94,9 +132,17 @@ pub fn folded_path(path: &str) -> String {
 
 /// Folds a text of which it is not known which part of a URL it is, or a query, in which `+` is a blank.
 pub fn folded_text(text: &str) -> String {
-    String::from_utf8_lossy(&decoded(text))
-        .to_lowercase()
-        .replace('+', " ")
+    without_case(&String::from_utf8_lossy(&normalized(&decoded(text)))).replace('+', " ")
+}
+
+/// Lower case by way of capitals: `ı`, `İ` and `ſ` are `i` and `s` for a server that compares capitals.
+fn without_case(text: &str) -> String {
+    text.chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        // Of `İ`, the dot.
+        .filter(|c| *c != '\u{307}')
+        .collect()
 }
 
 /// Folds a URL, or a pattern for URLs in which `*` matches any characters, so that spellings of one resource become equal:
@@ -190,17 +236,36 @@ pub fn unusable_host(pattern: &str) -> Option<&'static str> {
 }
 
 /// Returns true if servers differ in what a path names: in parameters (`;x`), an encoded end or query, control characters,
-/// invalid UTF-8, or characters that some systems take for a dot or a slash. No pattern that allows should hold for it.
+/// invalid UTF-8, invisible characters, a segment of dots and other punctuation (`..,`), or characters that some systems take
+/// for punctuation of ASCII. No pattern that allows should hold for it.
 pub fn is_ambiguous(path: &str) -> bool {
-    const LIKE_DOT_OR_SLASH: [char; 9] = [
-        '\u{ff0e}', '\u{2024}', '\u{3002}', '\u{ff61}', '\u{fe52}', '\u{ff0f}', '\u{2044}', '\u{2215}',
-        '\u{ff3c}',
+    // Like a dot or a slash, and not replaced by NFKC; in some code pages the Yen and Won signs are backslashes.
+    const LIKE_DOT_OR_SLASH: [char; 8] = [
+        '\u{3002}', '\u{ff61}', '\u{2044}', '\u{2215}', '\u{2216}', '\u{29f5}', '\u{a5}', '\u{20a9}',
     ];
     let decoded = decoded(path);
-    let odd = |c: char| {
-        matches!(c, ';' | '?' | '#' | '\\' | '\u{a0}') || c.is_control() || LIKE_DOT_OR_SLASH.contains(&c)
+    let Ok(text) = std::str::from_utf8(&decoded) else {
+        return true;
     };
-    std::str::from_utf8(&decoded).map_or(true, |text| text.contains(odd))
+    let odd = |c: char| {
+        matches!(c, ';' | '?' | '#' | '\\')
+            || c.is_control()
+            || is_dropped(c)
+            || LIKE_DOT_OR_SLASH.contains(&c)
+    };
+    let is_odd_name = |segment: &str| {
+        segment
+            .strip_prefix('.')
+            .and_then(|rest| rest.trim_start_matches('.').chars().next())
+            .is_some_and(|next| !next.is_alphanumeric() && !matches!(next, '_' | '-' | '*'))
+    };
+    let punctuation = |c: &char| c.is_ascii() && !c.is_ascii_alphanumeric();
+    text.contains(odd)
+        || text.split('/').any(is_odd_name)
+        || !text
+            .chars()
+            .filter(punctuation)
+            .eq(text.nfkc().filter(punctuation))
 }
 
 #[cfg(test)]
@@ -224,10 +289,34 @@ mod tests {
             "/ok/..%7f",
             "/%ef%bc%8e%ef%bc%8e%ef%bc%8f",
             "/%ff",
+            // Two dots in one character, an ideographic blank, a comma, a zero-width space, slashes of other scripts.
+            "/ok/%e2%80%a5/admin",
+            "/ok/..%e3%80%80/admin",
+            "/ok/..%2c/admin",
+            "/ok/..,x",
+            "/ok/.%e2%80%8b./admin",
+            "/ok%e2%88%95admin",
+            "/ok%e2%84%80admin",
+            "/ok/%ef%bc%85",
+            "/ok/%ef%bd%a1%ef%bd%a1/admin",
+            "/ok/x%e2%88%96..%e2%88%96admin",
+            "/ok/x%c2%a5..%c2%a5admin",
+            "/ok/.%ef%b8%8f./x",
         ] {
             assert!(is_ambiguous(path), "{path}");
         }
-        for path in ["/", "/a.json", "/a%20b", "/%e6%97%a5", "/a+b~c:d@e", "/100%"] {
+        for path in [
+            "/",
+            "/a.json",
+            "/a%20b",
+            "/%e6%97%a5",
+            "/a+b~c:d@e",
+            "/100%",
+            "/.well-known/x",
+            "/.../.-/._a",
+            "/gr%c3%b6%c3%9fe,1",
+            "/%ef%bd%81",
+        ] {
             assert!(!is_ambiguous(path), "{path}");
         }
     }
@@ -331,6 +420,17 @@ mod tests {
             ("/ok/..%0d/x", true),
             ("/ok/..%3f/x", true),
             ("/ok/%00", true),
+            ("/ok/%e2%80%a5/x", true),
+            ("/ok/%ef%bc%8e%ef%bc%8e/x", true),
+            ("/ok/.%e2%80%8b./x", true),
+            ("/ok/..%e3%80%80/x", true),
+            ("/ok/%ef%bc%852e%ef%bc%852e/x", true),
+            ("/ok/.%ef%b8%8f./x", true),
+            ("/ok/.%ff./x", true),
+            ("/ok/.%7f./x", true),
+            ("/ok/%20../x", true),
+            ("/ok/..%2c/x", true),
+            ("/ok/..a/..-/.._", false),
             ("/ok/...", false),
             ("/ok/a..b/.x/x.", false),
             ("/group%2Fname/a;b=c", false),
@@ -364,7 +464,28 @@ mod tests {
             ("https://evil.example/a%20b", "https://evil.example/a b"),
             (
                 "https://evil.example/gr%C3%B6%C3%9Fe",
-                "https://evil.example/größe",
+                "https://evil.example/grösse",
+            ),
+            (
+                "https://evil.example/%ef%bd%81dm%c4%b1n%e2%80%8b",
+                "https://evil.example/admin",
+            ),
+            ("https://evil.example/adm%c4%b0n", "https://evil.example/admin"),
+            (
+                "https://evil.example/adm%ef%b8%8fin",
+                "https://evil.example/admin",
+            ),
+            (
+                "https://evil.example/%20a%09d%0am%7fin",
+                "https://evil.example/admin",
+            ),
+            (
+                "https://evil.example/%ff%e2%80%89admin",
+                "https://evil.example/admin",
+            ),
+            (
+                "https://evil.example?%ef%bd%81=%ef%bc%a1",
+                "https://evil.example?a=a",
             ),
             (
                 "https://evil.example?%64elete=%31",

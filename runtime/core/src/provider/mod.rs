@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BoxStream, Message, Part, Schema, ToolName, ToolSpec};
+use crate::{BoxFuture, BoxStream, Message, Part, Schema, ToolName, ToolSpec};
 
 /// A language model, accessed over some protocol.
 pub trait Provider: Send + Sync {
@@ -20,6 +20,17 @@ pub trait Provider: Send + Sync {
     /// [`ProviderErrorKind::Truncated`]. Dropping the stream closes the connection. A provider retries only before the
     /// first delta; later errors are returned to the caller.
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>>;
+
+    /// Lists the models of the service, in its order. By default, there is no list.
+    fn models(&self) -> BoxFuture<'_, Result<Vec<ModelInfo>, ProviderError>> {
+        let provider = &self.info().provider;
+        let none = ProviderError::new(
+            provider,
+            ProviderErrorKind::InvalidRequest,
+            "it has no list of models",
+        );
+        Box::pin(std::future::ready(Err(none)))
+    }
 }
 
 impl<P: Provider + ?Sized> Provider for Arc<P> {
@@ -30,6 +41,10 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
         (**self).stream(request)
     }
+
+    fn models(&self) -> BoxFuture<'_, Result<Vec<ModelInfo>, ProviderError>> {
+        (**self).models()
+    }
 }
 
 /// Identity of a model and its provider.
@@ -39,6 +54,16 @@ pub struct ProviderInfo {
     pub provider: String,
     /// Name of the model.
     pub model: String,
+}
+
+/// Model in the list of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// Name, as requests have it.
+    pub name: String,
+    /// Length of its context, in tokens, if the service says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
 }
 
 /// One request to a model. Cloning it is cheap.

@@ -82,9 +82,11 @@ impl Redactor {
             buckets,
             denials,
             omitted: _,
+            server,
             agent: _,
             needed_memory: _,
         } = receipt;
+        server.iter_mut().for_each(|server| self.string(server));
         hosts.iter_mut().for_each(|host| self.string(host));
         for FileTouched { path, write: _ } in files {
             self.string(path);

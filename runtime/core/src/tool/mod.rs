@@ -168,6 +168,10 @@ pub trait CallObserver: Send + Sync {
     }
     /// Receives an event of a session that runs inside the call.
     fn nested(&self, _event: &Event) {}
+    /// True if [`ask`](Self::ask) reaches a user.
+    fn can_ask(&self) -> bool {
+        false
+    }
     /// Requests the user's approval of a call inside the call. Dropping the future withdraws the request.
     fn ask(&self, _request: ApprovalRequest) -> BoxFuture<'_, Decision> {
         Box::pin(std::future::ready(Decision::Deny {
@@ -290,6 +294,8 @@ pub enum LogSource {
     Stderr,
     /// The host itself, for example about dropped lines.
     Host,
+    /// The stack at a crash: names of functions, which the component chooses.
+    Backtrace,
 }
 
 /// Progress of a call, in steps chosen by the tool.

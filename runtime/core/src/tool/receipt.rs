@@ -47,6 +47,10 @@ pub struct Receipt {
     /// Number of entries omitted from the lists above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
+    /// Name of the MCP server that ran the call, outside of every cell: fuel, CPU time and memory are unknown and 0, and
+    /// nothing is known of files and hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// Resource use of the agent, if the tool runs one. Its fuel, bytes, hosts and files are the totals of its own
     /// calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +160,7 @@ impl Receipt {
             buckets,
             denials,
             omitted,
+            server,
             agent,
         } = other;
         for (sum, next) in [
@@ -184,6 +189,7 @@ impl Receipt {
         for denial in denials {
             self.note_denial(denial);
         }
+        self.server = self.server.take().or(server);
         self.agent = match (self.agent.take(), agent) {
             (Some(mut sum), Some(next)) => {
                 sum.add(*next);
@@ -302,6 +308,7 @@ mod tests {
                 denied_by: None,
             }],
             omitted: n,
+            server: Some(name.into()),
             agent: Some(Box::new(AgentUse {
                 steps: n,
                 ..AgentUse::default()
@@ -333,6 +340,7 @@ mod tests {
             assert_eq!(sum[field].as_array().unwrap().len(), 2, "{field}");
         }
         assert_eq!(sum["agent"]["steps"], 3);
+        assert_eq!(sum["server"], "a");
     }
 
     #[test]

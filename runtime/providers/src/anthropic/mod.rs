@@ -71,6 +71,7 @@ impl Protocol for Messages {
 
     const FRAMING: Framing = Framing::Sse;
     const BASE_URL: &'static str = ANTHROPIC_BASE_URL;
+    const MODELS: &'static str = "models?limit=1000";
     const OPTIONAL: &'static [OptionalPart] = &[
         OptionalPart {
             feature: Feature::PastReasoning,

@@ -86,6 +86,7 @@ impl Protocol for GenerateContent {
 
     const FRAMING: Framing = Framing::Sse;
     const BASE_URL: &'static str = GEMINI_BASE_URL;
+    const MODELS: &'static str = "models?pageSize=1000";
     const OPTIONAL: &'static [OptionalPart] = &[
         OptionalPart {
             feature: Feature::JsonSchemas,

@@ -21,7 +21,7 @@ use super::service::{Adaptation, HttpRequest, ServiceRequest};
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
 use crate::emit::Emitter;
-use crate::framing::{Event, Framing, FramingError, MAX_EVENT_BYTES, Reader};
+use crate::framing::{self, Event, Framing, FramingError, MAX_EVENT_BYTES, Reader};
 use crate::key::redact;
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, SetupError};
@@ -31,7 +31,7 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 
 /// Maximum size of the body of an answer that is not streamed although a stream was requested, in bytes: that of an
 /// event of a stream.
-const MAX_WHOLE_BODY: usize = MAX_EVENT_BYTES;
+pub(super) const MAX_WHOLE_BODY: usize = MAX_EVENT_BYTES;
 
 /// Minimum length of a key that is redacted from answers and errors, in bytes. A shorter one is an ordinary word, such as the
 /// `ollama` that some local servers require.
@@ -61,6 +61,14 @@ impl Http {
         })
     }
 
+    pub(super) fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
+    }
+
     /// Sends a request with retries, and reads the answer.
     pub(super) async fn exchange<P: Protocol>(
         &self,
@@ -78,10 +86,7 @@ impl Http {
         request.fit()?;
         loop {
             request.authorize().await?;
-            let redactor = match request.secret() {
-                None => self.redactor.clone(),
-                token => redactor(self.key.iter().chain(token), &self.options),
-            };
+            let redactor = self.redactor(request.secret());
             let failure = match self.attempt(&request, &redactor, deadline, out).await {
                 Ok(completion) => {
                     request.remember();
@@ -143,7 +148,7 @@ impl Http {
             }
             body.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&body).ok()
+        framing::parse(&String::from_utf8(body).ok()?).ok()
     }
 
     async fn attempt<P: Protocol>(
@@ -303,7 +308,11 @@ impl Http {
     }
 
     /// Error of a response whose status is not 2xx.
-    async fn refused(&self, response: reqwest::Response, deadline: Option<Instant>) -> FailedAttempt {
+    pub(super) async fn refused(
+        &self,
+        response: reqwest::Response,
+        deadline: Option<Instant>,
+    ) -> FailedAttempt {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let body = self.start_of(response, deadline).await;
@@ -326,7 +335,7 @@ impl Http {
     }
 
     /// Waits for `work`, limited by the idle timeout and the deadline.
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         deadline: Option<Instant>,
         work: impl Future<Output = T>,
@@ -366,7 +375,7 @@ impl Http {
         FailedAttempt::fatal(self.error(ProviderErrorKind::Protocol, limit.to_string()))
     }
 
-    fn of_transport(&self, error: reqwest::Error) -> FailedAttempt {
+    pub(super) fn of_transport(&self, error: reqwest::Error) -> FailedAttempt {
         let kind = match () {
             () if error.is_builder() => ProviderErrorKind::InvalidRequest,
             () if error.is_connect() && error.is_timeout() => ProviderErrorKind::Timeout,
@@ -390,8 +399,21 @@ impl Http {
         FailedAttempt::transient(self.error(ProviderErrorKind::Truncated, why))
     }
 
-    fn error(&self, kind: ProviderErrorKind, message: impl Into<String>) -> ProviderError {
+    pub(super) fn error(&self, kind: ProviderErrorKind, message: impl Into<String>) -> ProviderError {
         ProviderError::new(&self.provider, kind, message)
+    }
+
+    /// Returns the redactor of the key, the headers, and an access token.
+    pub(super) fn redactor(&self, token: Option<&ApiKey>) -> Redactor {
+        match token {
+            None => self.redactor.clone(),
+            token => redactor(self.key.iter().chain(token), &self.options),
+        }
+    }
+
+    /// As [`Self::without_secrets`], of a failure outside of a conversation.
+    pub(super) fn without_secrets_of(&self, failure: FailedAttempt, token: Option<&ApiKey>) -> FailedAttempt {
+        self.without_secrets(failure, token, &self.redactor(token))
     }
 
     /// Redacts an error, because a server may repeat the key that it received.

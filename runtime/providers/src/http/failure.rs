@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolcell_core::ProviderError;
 use toolcell_core::provider::ProviderErrorKind;
 
-use crate::framing::{Framing, Reader};
+use crate::framing::{self, Framing, Reader};
 
 use super::retry::{FailedAttempt, MAX_RETRY_AFTER, is_transient, retry_after};
 
@@ -192,7 +192,7 @@ fn of_event(body: &str) -> Option<Value> {
     reader.push(body.as_bytes());
     reader.end();
     while let Ok(Some(event)) = reader.next() {
-        if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(&event.data) {
+        if let Ok(value @ (Value::Object(_) | Value::Array(_))) = framing::parse(&event.data) {
             return Some(value);
         }
     }

@@ -5,6 +5,7 @@ mod connection;
 mod dialect;
 mod exchange;
 mod failure;
+mod models;
 mod options;
 mod protocol;
 mod provider;

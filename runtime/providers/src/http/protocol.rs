@@ -42,6 +42,9 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Address of the protocol's own service.
     const BASE_URL: &'static str;
 
+    /// Path of the list of models, below the version.
+    const MODELS: &'static str;
+
     /// Parts of requests that not every server accepts. The first one that a refusal names is left out.
     const OPTIONAL: &'static [OptionalPart];
 

@@ -1,7 +1,7 @@
 //! Provider over HTTP: one connection and one exchange of requests for all protocols.
 
-use toolcell_core::provider::{Delta, ProviderInfo, Request};
-use toolcell_core::{BoxStream, Provider, ProviderError};
+use toolcell_core::provider::{Delta, ModelInfo, ProviderInfo, Request};
+use toolcell_core::{BoxFuture, BoxStream, Provider, ProviderError};
 
 use super::client::endpoint;
 use super::exchange::Http;
@@ -74,5 +74,13 @@ impl<P: Protocol> Provider for HttpProvider<P> {
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
         let request = self.service.request(request);
         emit::stream(|mut out| async move { self.http.exchange(request, &mut out).await })
+    }
+
+    fn models(&self) -> BoxFuture<'_, Result<Vec<ModelInfo>, ProviderError>> {
+        Box::pin(async move {
+            let mut request = self.service.request(Request::default());
+            request.authorize().await?;
+            self.http.models(&request).await
+        })
     }
 }

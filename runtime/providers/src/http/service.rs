@@ -107,6 +107,20 @@ impl<P: Protocol> ServiceRequest<'_, P> {
         })
     }
 
+    /// Returns the requests for the list of models, with each form of the base URL; the body is not sent.
+    pub(super) fn listings(&self) -> Result<Vec<HttpRequest>, ProviderError> {
+        let Service { endpoint, .. } = self.service;
+        let forms = [false, true].into_iter();
+        forms
+            .filter(|is_other| !is_other || endpoint.has_other())
+            .map(|is_other| {
+                let mut request = self.outgoing()?;
+                request.url = endpoint.at(P::MODELS, is_other);
+                Ok(request)
+            })
+            .collect()
+    }
+
     /// Returns a decoder for the answer.
     pub(super) fn decoder(&self) -> P::Decoder {
         P::decoder(&self.service.info.provider)

@@ -49,6 +49,7 @@ impl Protocol for Chat {
 
     const FRAMING: Framing = Framing::Lines;
     const BASE_URL: &'static str = OLLAMA_BASE_URL;
+    const MODELS: &'static str = "api/tags";
     const OPTIONAL: &'static [OptionalPart] = &[
         OptionalPart {
             feature: Feature::Effort,

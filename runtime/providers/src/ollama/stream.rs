@@ -5,7 +5,7 @@ use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
 use crate::arguments;
-use crate::framing::Event;
+use crate::framing::{self, Event};
 use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
@@ -55,7 +55,7 @@ fn message(message: &Value, text: &str, answer: &mut ResponseBuilder) {
 
 impl Decoder for OllamaDecoder {
     fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<DecoderState, FailedAttempt> {
-        let data: Value = serde_json::from_str(&event.data).map_err(|e| {
+        let data: Value = framing::parse(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
                 format_args!("a line is not valid JSON ({e})"),

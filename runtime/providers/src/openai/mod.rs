@@ -51,6 +51,7 @@ impl Protocol for ChatCompletions {
 
     const FRAMING: Framing = Framing::Sse;
     const BASE_URL: &'static str = OPENAI_BASE_URL;
+    const MODELS: &'static str = "models";
     const OPTIONAL: &'static [OptionalPart] = &[
         OptionalPart {
             feature: Feature::StreamOptions,

@@ -5,7 +5,7 @@ use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, ProviderErrorKind, StopReason, Usage};
 
 use super::WIRE;
-use crate::framing::Event;
+use crate::framing::{self, Event};
 use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
@@ -183,7 +183,7 @@ impl Decoder for ChatDecoder {
         if data.is_empty() {
             return Ok(DecoderState::Open);
         }
-        let chunk: Value = serde_json::from_str(data).map_err(|e| {
+        let chunk: Value = framing::parse(data).map_err(|e| {
             malformed(
                 &self.provider,
                 format_args!("a chunk is not valid JSON ({e})"),

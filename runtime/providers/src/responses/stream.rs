@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
-use crate::framing::Event;
+use crate::framing::{self, Event};
 use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
@@ -160,7 +160,7 @@ impl Decoder for ResponsesDecoder {
             // Not part of this API; a complete answer has ended before.
             return Ok(DecoderState::Open);
         }
-        let data: Value = serde_json::from_str(&event.data).map_err(|e| {
+        let data: Value = framing::parse(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
                 format_args!("an event is not valid JSON ({e})"),

@@ -25,9 +25,9 @@ mod value;
 use std::sync::Arc;
 
 use toolcell_core::provider::{
-    Completion, Delta, ProviderErrorKind, ProviderInfo, Request, StopReason, ToolChoice,
+    Completion, Delta, ModelInfo, ProviderErrorKind, ProviderInfo, Request, StopReason, ToolChoice,
 };
-use toolcell_core::{BoxStream, Part, Provider, ProviderError};
+use toolcell_core::{BoxFuture, BoxStream, Part, Provider, ProviderError};
 
 use crate::emit::{self, Emitter};
 use crate::response_builder::ResponseBuilder;
@@ -233,5 +233,9 @@ impl<P: Provider> Provider for TextCalls<P> {
 
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
         emit::stream(|out| self.play(request, out))
+    }
+
+    fn models(&self) -> BoxFuture<'_, Result<Vec<ModelInfo>, ProviderError>> {
+        self.inner.models()
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn backtrace(error: &wasmtime::Error) -> Option<String> {
             None => format!("function {}", frame.func_index()),
         })
         .collect();
-    (!lines.is_empty()).then(|| format!("backtrace: {}", lines.join(" < ")))
+    (!lines.is_empty()).then(|| lines.join(" < "))
 }
 
 /// Returns the error of a call for which no cell is available at the moment.

@@ -240,7 +240,7 @@ impl CellRunner {
             guard.fuel.ended(&error);
             let state = store.data();
             if let Some(backtrace) = failure::backtrace(&error) {
-                state.output.log_host(backtrace);
+                state.output.log_backtrace(backtrace);
             }
             let mut error = failure::of_engine(&error, &state.account, limits);
             if let ToolError::Crashed { output, .. } = &mut error {

@@ -141,13 +141,13 @@ impl GuestOutput {
         speech.line(level, source, kept.as_bytes(), message.len().saturating_sub(room));
     }
 
-    /// Logs a line of the host about the guest, for debugging. Does not count towards the guest's limit.
-    pub(crate) fn log_host(&self, message: String) {
+    /// Logs the stack of the guest at a crash, for debugging. Does not count towards the guest's limit.
+    pub(crate) fn log_backtrace(&self, message: String) {
         let speech = self.lock();
         let message = speech.redactor.text(&message).into_owned();
         speech.observer.log(LogLine {
             level: LogLevel::Debug,
-            source: LogSource::Host,
+            source: LogSource::Backtrace,
             message,
         });
     }
@@ -486,7 +486,7 @@ mod tests {
             for message in ["abc", "de"] {
                 output.log_message(LogLevel::Info, LogSource::Log, message);
             }
-            output.log_host(format!("from the host: {SECRET}"));
+            output.log_backtrace(format!("from the host: {SECRET}"));
         });
         assert_eq!(lines, ["abc", "de", "from the host: [redacted:token]"]);
         assert_eq!(written, 5);

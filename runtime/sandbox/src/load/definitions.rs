@@ -56,7 +56,7 @@ impl DefinitionLog {
 
 impl CallObserver for DefinitionLog {
     fn log(&self, line: LogLine) {
-        if line.source == LogSource::Host {
+        if matches!(line.source, LogSource::Host | LogSource::Backtrace) {
             return;
         }
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,7 @@ use crate::threads::Threads;
 /// continue after any of them.
 const BUCKETS: Kind = Kind {
     application: 0x7463_6b76,
-    version: 1,
+    upgrades: &[],
     tables: "
 CREATE TABLE buckets (
     id INTEGER PRIMARY KEY,

@@ -7,6 +7,7 @@
 
 mod read;
 mod schema;
+mod totals;
 mod write;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::path::Path;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{BoxFuture, Event, SessionStore, StoreError};
 
+use self::totals::Totals;
 use self::write::Op;
 use crate::SqliteError;
 use crate::threads::Threads;
@@ -42,6 +44,26 @@ impl SqliteSessions {
         Threads::start("toolcell-journal", path.as_ref(), &schema::SESSIONS).map(Self)
     }
 
+    /// Checks the file for damage, in time in proportion to its size.
+    ///
+    /// # Errors
+    /// If the file is damaged or cannot be read.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        self.0
+            .read(|connection| {
+                let sql = "PRAGMA quick_check(1)";
+                let finding: String = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
+                match finding.as_str() {
+                    "ok" => Ok(()),
+                    _ => {
+                        let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+                        Err(failed(rusqlite::Error::SqliteFailure(corrupt, Some(finding))))
+                    }
+                }
+            })
+            .await
+    }
+
     fn acknowledge(&self, op: Op) -> BoxFuture<'_, Result<(), StoreError>> {
         let written = self.0.write(op);
         Box::pin(async move { written.await.map(drop) })
@@ -60,9 +82,13 @@ impl SessionStore for SqliteSessions {
         events: Vec<Event>,
     ) -> BoxFuture<'a, Result<u64, StoreError>> {
         let mut entries = Vec::with_capacity(events.len());
+        let mut totals = Totals::default();
         for event in events.iter().filter(|event| !event.is_transient()) {
             match serde_json::to_string(event) {
-                Ok(entry) => entries.push(entry),
+                Ok(entry) => {
+                    totals.count(event, entry.len());
+                    entries.push(entry);
+                }
                 Err(error) => return Box::pin(std::future::ready(Err(StoreError::failed(error)))),
             }
         }
@@ -74,6 +100,7 @@ impl SessionStore for SqliteSessions {
             at,
             title: schema::title(&events),
             entries,
+            totals,
         })
     }
 
@@ -96,6 +123,17 @@ impl SessionStore for SqliteSessions {
             from: from.to_owned(),
             to: to.to_owned(),
             events,
+        })
+    }
+
+    fn rename<'a>(
+        &'a self,
+        session: &'a str,
+        name: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.acknowledge(Op::Rename {
+            session: session.to_owned(),
+            name: name.map(str::to_owned),
         })
     }
 

@@ -8,6 +8,7 @@ use toolcell_core::{Event, StoreError};
 
 use super::failed;
 use super::schema::{find, find_key};
+use super::totals::{Totals, unsigned};
 
 /// Maximum generations of forks.
 const MAX_GENERATIONS: usize = 10_000;
@@ -43,7 +44,8 @@ fn snapshot<T>(
     work().map_err(failed)
 }
 
-fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<String>>> {
+/// The entries of a session, those of its ancestors first; `None` if there is no such session.
+pub(super) fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<String>>> {
     let Some(row) = find(connection, id)? else {
         return Ok(None);
     };
@@ -71,19 +73,24 @@ fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<Str
 
 pub(super) fn list(connection: &Connection) -> Result<Vec<SessionInfo>, StoreError> {
     let work = || {
-        let sql = "SELECT s.id, s.created_ms, s.used_ms, s.next, s.title, p.id FROM sessions s \
+        let sql = "SELECT s.*, p.id AS forked_from FROM sessions s \
                    LEFT JOIN sessions p ON p.key = s.parent WHERE s.id IS NOT NULL \
                    ORDER BY s.used_ms DESC, s.key DESC";
         let mut statement = connection.prepare_cached(sql)?;
-        let unsigned = |n: i64| u64::try_from(n).unwrap_or(0);
         let rows = statement.query_map([], |row| {
+            let totals = Totals::of_row(row)?;
             Ok(SessionInfo {
-                id: row.get(0)?,
-                created_ms: unsigned(row.get(1)?),
-                used_ms: unsigned(row.get(2)?),
-                events: unsigned(row.get(3)?),
-                title: row.get(4)?,
-                parent: row.get(5)?,
+                id: row.get("id")?,
+                created_ms: unsigned(row.get("created_ms")?),
+                used_ms: unsigned(row.get("used_ms")?),
+                events: unsigned(row.get("next")?),
+                title: row.get("title")?,
+                name: row.get("name")?,
+                messages: totals.messages,
+                bytes: totals.bytes,
+                usage: totals.usage,
+                cost_micros: totals.cost_micros,
+                parent: row.get("forked_from")?,
             })
         })?;
         rows.collect::<rusqlite::Result<Vec<_>>>()

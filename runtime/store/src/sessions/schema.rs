@@ -8,8 +8,8 @@ use crate::sqlite::Kind;
 /// File of sessions. Its application id is "tcel".
 pub(super) const SESSIONS: Kind = Kind {
     application: 0x7463_656c,
-    version: 1,
     tables: TABLES,
+    upgrades: &[NAMES_AND_TOTALS],
 };
 
 /// Maximum length of a title, in characters.
@@ -41,6 +41,45 @@ CREATE TABLE results (
     PRIMARY KEY (session, call)
 ) WITHOUT ROWID;
 CREATE INDEX forks ON sessions (parent);
+";
+
+/// Names, and totals that a list shows without reading journals. Sessions of the first version get theirs from their own
+/// entries. Costs were not recorded.
+const NAMES_AND_TOTALS: &str = "
+ALTER TABLE sessions ADD COLUMN name TEXT;
+ALTER TABLE sessions ADD COLUMN messages INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN input INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN cache_read INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN cache_write INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN output INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN reasoning INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN cost_micros INTEGER;
+CREATE UNIQUE INDEX names ON sessions (name) WHERE name IS NOT NULL;
+UPDATE sessions SET
+    messages = (SELECT count(*) FROM entries WHERE session = key AND json_valid(event)
+        AND json_extract(event, '$.type') IN ('turn_started', 'step_finished')),
+    bytes = (SELECT coalesce(sum(octet_length(event)), 0) FROM entries WHERE session = key)
+        + (SELECT coalesce(sum(octet_length(body)), 0) FROM results WHERE session = key);
+WITH turns AS (
+    SELECT session, json_extract(event, '$.usage') AS usage FROM entries
+    WHERE json_valid(event) AND json_extract(event, '$.type') = 'turn_finished'
+), sums AS (
+    SELECT session,
+        sum(json_extract(usage, '$.input')) AS input,
+        sum(json_extract(usage, '$.cache_read')) AS cache_read,
+        sum(json_extract(usage, '$.cache_write')) AS cache_write,
+        sum(json_extract(usage, '$.output')) AS output,
+        sum(json_extract(usage, '$.reasoning')) AS reasoning
+    FROM turns GROUP BY session
+)
+UPDATE sessions SET
+    input = coalesce(sums.input, 0),
+    cache_read = coalesce(sums.cache_read, 0),
+    cache_write = coalesce(sums.cache_write, 0),
+    output = coalesce(sums.output, 0),
+    reasoning = coalesce(sums.reasoning, 0)
+FROM sums WHERE sums.session = key;
 ";
 
 /// Row of a session.
@@ -83,7 +122,8 @@ pub(super) fn remove(transaction: &Connection, row: &Row) -> rusqlite::Result<()
                 row.get(0)
             })?;
         if forks > 0 {
-            transaction.execute("UPDATE sessions SET id = NULL, title = '' WHERE key = ?1", [key])?;
+            let sql = "UPDATE sessions SET id = NULL, name = NULL, title = '' WHERE key = ?1";
+            transaction.execute(sql, [key])?;
             // Entries after the last fork are no longer shared.
             let sql = "DELETE FROM entries WHERE session = ?1 \
                        AND number >= (SELECT max(base) FROM sessions WHERE parent = ?1)";

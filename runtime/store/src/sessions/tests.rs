@@ -4,7 +4,8 @@ use std::time::SystemTime;
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
-use toolcell_core::event::NoticeLevel;
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::provider::{StopReason, Usage};
 use toolcell_core::{Event, Message, SessionStore, StoreError};
 
 use super::*;
@@ -378,4 +379,146 @@ async fn store_error_keeps_the_error_of_sqlite() {
             "{chain}"
         );
     }
+}
+
+fn finished(input: u64, cost_micros: Option<u64>) -> Event {
+    Event::TurnFinished {
+        outcome: TurnOutcome::Completed,
+        text: String::new(),
+        result: None,
+        steps: 1,
+        usage: Usage {
+            input,
+            cache_read: 2,
+            output: 3,
+            reasoning: 1,
+            ..Usage::default()
+        },
+        wall_ms: 1,
+        cost_micros,
+    }
+}
+
+fn answered() -> Event {
+    Event::StepFinished {
+        step: 1,
+        message: Message::assistant("Yes."),
+        stop: StopReason::Complete,
+        usage: None,
+    }
+}
+
+async fn info(store: &SqliteSessions, id: &str) -> SessionInfo {
+    let all = store.list().await.unwrap();
+    all.into_iter().find(|info| info.id == id).unwrap()
+}
+
+#[tokio::test]
+async fn list_has_messages_size_tokens_and_cost() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let turn = [started("Hi"), answered(), finished(10, None)];
+    store.append("s", 0, turn.to_vec()).await.unwrap();
+    let first = info(&store, "s").await;
+    assert_eq!(
+        (first.messages, first.usage.input, first.cost_micros),
+        (2, 10, None)
+    );
+    let size = turn
+        .iter()
+        .map(|event| serde_json::to_string(event).unwrap().len() as u64);
+    assert_eq!(first.bytes, size.sum::<u64>());
+    let turn = [
+        started("More"),
+        answered(),
+        finished(20, Some(5)),
+        finished(0, Some(6)),
+    ];
+    store.append("s", 3, turn.to_vec()).await.unwrap();
+    store.keep_result("s", "c", "four").await.unwrap();
+    let kept = info(&store, "s").await.bytes;
+    store.keep_result("s", "c", "sixsix").await.unwrap();
+    let second = info(&store, "s").await;
+    assert_eq!(
+        (second.messages, second.usage.input, second.cost_micros),
+        (4, 30, Some(11))
+    );
+    assert_eq!(
+        (
+            second.usage.cache_read,
+            second.usage.output,
+            second.usage.reasoning
+        ),
+        (6, 9, 3)
+    );
+    assert_eq!(second.bytes, kept + 2);
+
+    store.fork("s", "all", None).await.unwrap();
+    store.fork("s", "part", Some(4)).await.unwrap();
+    let (all, part) = (info(&store, "all").await, info(&store, "part").await);
+    assert_eq!((all.messages, all.bytes, all.usage), (4, 0, Usage::default()));
+    assert_eq!((part.messages, part.bytes, part.cost_micros), (3, 0, None));
+}
+
+#[tokio::test]
+async fn name_is_unique_and_can_be_taken_away() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "a", &["x"]).await.unwrap();
+    append(&store, "b", &["x"]).await.unwrap();
+    store.rename("a", Some("plans")).await.unwrap();
+    store.rename("a", Some("plans")).await.unwrap();
+    let taken = store.rename("b", Some("plans")).await.unwrap_err();
+    assert!(matches!(taken, StoreError::NameTaken { name } if name == "plans"));
+    let unknown = store.rename("c", Some("x")).await.unwrap_err();
+    assert!(matches!(unknown, StoreError::NotFound { .. }));
+    assert_eq!(info(&store, "a").await.name.as_deref(), Some("plans"));
+    // A fork has a name of its own, and a deleted session leaves its name.
+    store.fork("a", "f", None).await.unwrap();
+    assert_eq!(info(&store, "f").await.name, None);
+    store.delete("a").await.unwrap();
+    store.rename("b", Some("plans")).await.unwrap();
+    store.rename("b", None).await.unwrap();
+    assert_eq!(info(&store, "b").await.name, None);
+}
+
+#[tokio::test]
+async fn store_of_first_version_is_upgraded() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("sessions.db");
+    let events = [started("Hi"), answered(), finished(10, None), finished(1, None)];
+    let entries: Vec<String> = events
+        .iter()
+        .map(|event| serde_json::to_string(event).unwrap())
+        .collect();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(schema::SESSIONS.tables).unwrap();
+    old.pragma_update(None, "application_id", schema::SESSIONS.application)
+        .unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    old.execute_batch("INSERT INTO sessions (id, title, created_ms, used_ms, next) VALUES ('s', 'Hi', 1, 2, 5), ('e', '', 1, 1, 0);")
+        .unwrap();
+    for (number, entry) in entries.iter().map(String::as_str).chain(["not JSON"]).enumerate() {
+        old.execute(
+            "INSERT INTO entries VALUES (1, ?1, ?2)",
+            (i64::try_from(number).unwrap(), entry),
+        )
+        .unwrap();
+    }
+    drop(old);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let store = open(&dir);
+    let bytes = entries.iter().map(|entry| entry.len() as u64).sum::<u64>() + 8;
+    let upgraded = info(&store, "s").await;
+    assert_eq!((upgraded.messages, upgraded.bytes), (2, bytes));
+    let usage = upgraded.usage;
+    assert_eq!(
+        (usage.input, usage.cache_read, usage.output, usage.reasoning),
+        (11, 4, 6, 2)
+    );
+    assert_eq!((upgraded.name, upgraded.cost_micros), (None, None));
+    assert_eq!(info(&store, "e").await.usage, Usage::default());
+    store.rename("s", Some("old")).await.unwrap();
+    drop(store);
+    assert_eq!(info(&open(&dir), "s").await.name.as_deref(), Some("old"));
 }

@@ -2,11 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rusqlite::Connection;
-use toolcell_core::StoreError;
+use rusqlite::{Connection, OptionalExtension as _};
+use toolcell_core::{Event, StoreError};
 
 use super::failed;
+use super::read;
 use super::schema::{find, remove};
+use super::totals::{self, Totals, signed};
 use crate::threads::Operation;
 
 /// Write operation on a session.
@@ -17,6 +19,11 @@ pub(super) enum Op {
         at: u64,
         title: String,
         entries: Vec<String>,
+        totals: Totals,
+    },
+    Rename {
+        session: String,
+        name: Option<String>,
     },
     Fork {
         from: String,
@@ -46,7 +53,9 @@ impl Operation for Op {
                 at,
                 title,
                 entries,
-            } => return append(transaction, *at, session, title, entries),
+                totals,
+            } => return append(transaction, *at, session, title, entries, totals),
+            Op::Rename { session, name } => rename(transaction, session, name.as_deref())?,
             Op::Fork { from, to, events } => fork(transaction, from, to, *events)?,
             Op::Delete { session } => delete(transaction, session)?,
             Op::Keep { session, call, text } => keep(transaction, session, call, text)?,
@@ -71,6 +80,7 @@ fn append(
     session: &str,
     title: &str,
     entries: &[String],
+    totals: &Totals,
 ) -> Result<u64, StoreError> {
     let id = || session.to_owned();
     let now = now_ms();
@@ -95,6 +105,7 @@ fn append(
     let sql = "UPDATE sessions SET next = ?2, used_ms = ?3 WHERE key = ?1";
     let mut statement = transaction.prepare_cached(sql).map_err(failed)?;
     statement.execute((key, number, now)).map_err(failed)?;
+    totals.add_to(transaction, key).map_err(failed)?;
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
@@ -108,11 +119,43 @@ fn fork(transaction: &Connection, from: &str, to: &str, events: Option<u64>) -> 
     let base = events.map_or(row.next, |events| {
         i64::try_from(events).unwrap_or(i64::MAX).min(row.next)
     });
-    let sql = "INSERT INTO sessions (id, title, created_ms, used_ms, parent, base, next) \
-               SELECT ?1, title, ?2, ?2, key, ?3, ?3 FROM sessions WHERE key = ?4";
+    let messages = if base == row.next {
+        None
+    } else {
+        let entries = read::entries(transaction, from)
+            .map_err(failed)?
+            .unwrap_or_default();
+        let shared = entries.iter().take(usize::try_from(base).unwrap_or(0));
+        // An entry of a newer version is none that this one knows.
+        let events = shared.filter_map(|entry| serde_json::from_str::<Event>(entry).ok());
+        Some(signed(events.filter(totals::is_message).count() as u64))
+    };
+    let sql = "INSERT INTO sessions (id, title, created_ms, used_ms, parent, base, next, messages) \
+               SELECT ?1, title, ?2, ?2, key, ?3, ?3, coalesce(?5, messages) FROM sessions WHERE key = ?4";
     transaction
-        .execute(sql, (to, now_ms(), base, row.key))
+        .execute(sql, (to, now_ms(), base, row.key, messages))
         .map_err(failed)?;
+    Ok(())
+}
+
+fn rename(transaction: &Connection, session: &str, name: Option<&str>) -> Result<(), StoreError> {
+    let row = find(transaction, session).map_err(failed)?;
+    let row = row.ok_or_else(|| StoreError::NotFound {
+        id: session.to_owned(),
+    })?;
+    if let Some(name) = name {
+        let sql = "SELECT count(*) FROM sessions WHERE name = ?1 AND key != ?2";
+        let others: i64 = transaction
+            .query_row(sql, (name, row.key), |row| row.get(0))
+            .map_err(failed)?;
+        if others > 0 {
+            return Err(StoreError::NameTaken {
+                name: name.to_owned(),
+            });
+        }
+    }
+    let sql = "UPDATE sessions SET name = ?2 WHERE key = ?1";
+    transaction.execute(sql, (row.key, name)).map_err(failed)?;
     Ok(())
 }
 
@@ -129,7 +172,15 @@ fn keep(transaction: &Connection, session: &str, call: &str, text: &str) -> Resu
     let row = row.ok_or_else(|| StoreError::NotFound {
         id: session.to_owned(),
     })?;
+    let sql = "SELECT octet_length(body) FROM results WHERE session = ?1 AND call = ?2";
+    let replaced: Option<i64> = transaction
+        .query_row(sql, (row.key, call), |row| row.get(0))
+        .optional()
+        .map_err(failed)?;
     let sql = "INSERT OR REPLACE INTO results (session, call, body) VALUES (?1, ?2, ?3)";
     transaction.execute(sql, (row.key, call, text)).map_err(failed)?;
+    let added = signed(text.len() as u64) - replaced.unwrap_or(0);
+    let sql = "UPDATE sessions SET bytes = max(0, bytes + ?2) WHERE key = ?1";
+    transaction.execute(sql, (row.key, added)).map_err(failed)?;
     Ok(())
 }

@@ -59,6 +59,9 @@ impl SessionStore for Gated {
     fn fork<'a>(&'a self, _: &'a str, _: &'a str, _: Option<u64>) -> BoxFuture<'a, Result<(), StoreError>> {
         no_session()
     }
+    fn rename<'a>(&'a self, _: &'a str, _: Option<&'a str>) -> BoxFuture<'a, Result<(), StoreError>> {
+        no_session()
+    }
     fn delete<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         no_session()
     }

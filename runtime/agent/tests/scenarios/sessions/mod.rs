@@ -1,6 +1,7 @@
 //! Sessions that are stored, loaded, forked and run concurrently.
 
 mod journal;
+mod undo;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -88,6 +89,13 @@ async fn events_are_stored_before_they_are_shown_or_acted_on() {
             events: Option<u64>,
         ) -> BoxFuture<'a, Result<(), StoreError>> {
             self.0.fork(from, to, events)
+        }
+        fn rename<'a>(
+            &'a self,
+            session: &'a str,
+            name: Option<&'a str>,
+        ) -> BoxFuture<'a, Result<(), StoreError>> {
+            self.0.rename(session, name)
         }
         fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
             self.0.delete(session)

@@ -4,6 +4,7 @@ mod connection;
 mod service;
 mod vertex;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcell_core::Provider;
@@ -14,11 +15,12 @@ use toolcell_providers::ollama::{Chat, Ollama};
 use toolcell_providers::openai::{ChatCompletions, OpenAi, ToolSchemas};
 use toolcell_providers::responses::{OpenAiResponses, Responses};
 use toolcell_providers::scripted::Scripted;
-use toolcell_providers::{ApiKey, Connection, HttpOptions, SetupError};
+use toolcell_providers::{ApiKey, Connection, Failover, HttpOptions, SetupError};
 
 use self::connection::{http, is_loopback};
 use self::service::{OPENAI_KEY, Service};
 use crate::components::keyring::{self, Keyring};
+use crate::config::layers::profiles::find;
 use crate::config::provider::{HeaderValue, ProviderName};
 use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
@@ -50,11 +52,33 @@ pub(crate) fn name(provider: &ProviderSettings, environment: &Environment) -> (P
     }
 }
 
-/// Sets up the provider, without sending a request.
+/// Sets up the provider and those of its fallback profiles, without sending a request.
 ///
 /// # Errors
-/// Returns an error if a key, a model or a script is missing or invalid.
-pub(crate) fn choose(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
+/// Returns an error if a profile, a key, a model or a script is missing or invalid.
+pub(crate) fn choose(
+    settings: &ProviderSettings,
+    profiles: &BTreeMap<String, ProviderSettings>,
+    environment: &Environment,
+) -> Result<Chosen, Failure> {
+    let mut chosen = one(settings, environment)?;
+    let Some(fallback) = &settings.fallback else {
+        return Ok(chosen);
+    };
+    let mut others = Vec::new();
+    for name in &fallback.value.0 {
+        let profile = settings.with(find(profiles, name, fallback)?);
+        let other = one(&profile, environment)
+            .map_err(|failure| failure.why(text!("it is the profile `{}`, a fallback", name)))?;
+        others.push(other.provider);
+    }
+    if !others.is_empty() {
+        chosen.provider = Arc::new(Failover::new(chosen.provider, others));
+    }
+    Ok(chosen)
+}
+
+fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
     let (name, origin) = name(settings, environment);
     settings.check_for(name)?;
     let provider: Arc<dyn Provider> = match (name, Service::of(name)) {

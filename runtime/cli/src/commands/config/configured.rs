@@ -36,7 +36,8 @@ impl ConfiguredComponents {
         let loader = ComponentLoader::open(environment, settings, console)?;
         let mut all = Self {
             loaded: Vec::new(),
-            is_whole: true,
+            // The tools of MCP servers are known only when they run.
+            is_whole: settings.mcp.is_empty(),
             failures: Vec::new(),
         };
         // Nothing can be wrong with a component of this program. For the rules, its tools matter.

@@ -8,11 +8,12 @@ use serde_json::{Map, Value, json};
 use crate::agent::model;
 use crate::config::budget::{self, SourcedBudget};
 use crate::config::limits::{self, SourcedLimits};
+use crate::config::mcp::EnvValue;
 use crate::config::provider::ProviderSettings;
 use crate::config::units::Span;
 use crate::config::units::money::Money;
 use crate::config::{
-    AgentSettings, ComponentSource, HookSettings, Origin, Row, Settings, Sourced, ToolSettings,
+    AgentSettings, ComponentSource, HookSettings, McpSettings, Origin, Row, Settings, Sourced, ToolSettings,
 };
 use crate::environment::Environment;
 use crate::ui::escape;
@@ -82,6 +83,15 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
             }
         }
     }
+    for (name, profile) in &settings.profiles {
+        let key = |what: &str| format!("profiles.{}.{what}", escape::toml(name));
+        if let Some(name) = &profile.name {
+            rows.sourced(key("name"), name);
+        }
+        for (name, value, origin) in profile.rows() {
+            rows.add(key(name), value, &origin);
+        }
+    }
     for agent in settings.agents.values() {
         rows.agent(agent);
     }
@@ -90,6 +100,9 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
     }
     for hook in settings.hooks.values() {
         rows.hook(hook, environment);
+    }
+    for server in settings.mcp.values() {
+        rows.server(server, environment);
     }
     rows.rows
 }
@@ -242,6 +255,49 @@ impl Rows {
         }
         self.grants(of, &key);
         self.limits(&of.limits, &key);
+    }
+
+    fn server(&mut self, server: &McpSettings, environment: &Environment) {
+        let key = |what: &str| format!("mcp.{}.{what}", server.name);
+        let origin = &server.command.origin;
+        self.add(key("command"), server.command_line(), origin);
+        self.add(key("cwd"), environment.shown(&server.directory), origin);
+        for (name, value) in &server.env {
+            let value = match value {
+                // Some write keys here.
+                EnvValue::Text(_) => "a text".to_owned(),
+                EnvValue::Secret(name) => format!("the secret `{}`", name.secret),
+            };
+            self.add(key(&format!("env.{name}")), value, origin);
+        }
+        if self.detail == Detail::All || !matches!(server.enabled.origin, Origin::Default) {
+            self.sourced(key("enabled"), &server.enabled);
+        }
+        let names = |names: &[String]| {
+            let names: Vec<String> = names.iter().map(|name| escape::toml(name)).collect();
+            format!("[{}]", names.join(", "))
+        };
+        if let Some(only) = &server.only {
+            self.add(key("only"), names(only), origin);
+        }
+        if !server.except.is_empty() {
+            self.add(key("except"), names(&server.except), origin);
+        }
+        self.add(
+            key("data_flow"),
+            format!("[{}]", server.flow_words().join(", ")),
+            origin,
+        );
+        for (what, is_set) in [
+            ("required", server.required),
+            ("trust_annotations", server.trusts_annotations),
+        ] {
+            if is_set {
+                self.add(key(what), true, origin);
+            }
+        }
+        self.add(key("start_timeout"), Span(server.start_timeout), origin);
+        self.add(key("timeout"), Span(server.call_timeout), origin);
     }
 
     fn component(&mut self, of: &ToolSettings, key: &dyn Fn(&str) -> String, environment: &Environment) {

@@ -13,6 +13,7 @@ use toolcell_core::grant::InvalidGrant;
 use toolcell_core::secret::SecretResponses;
 
 use crate::config::budget::{BudgetTable, PricesTable};
+use crate::config::mcp::McpTable;
 use crate::config::provider::ProviderTable;
 use crate::config::turn::{ContextTable, LoopTable};
 use crate::config::units::{Bytes, Count, Span};
@@ -27,6 +28,10 @@ use crate::config::units::{Bytes, Count, Span};
 pub(crate) struct File {
     /// Model provider of `toolcell run`. Not in a project's file.
     pub(crate) provider: ProviderTable,
+    /// Profiles by name: other settings of the provider, for `--profile NAME` and `provider.fallback`. Keys that are not set
+    /// are those of `[provider]`, unless `name` or `base_url` is set. Not in a project's file.
+    #[schemars(with = "BTreeMap<String, ProviderTable>")]
+    pub(crate) profiles: BTreeMap<Spanned<String>, ProviderTable>,
     /// The main agent, as its model is told. Not in a project's file.
     pub(crate) agent: MainAgentTable,
     /// How a turn runs. A project's file can lower the numbers that bound its work, and set nothing else.
@@ -60,6 +65,9 @@ pub(crate) struct File {
     /// Hooks by name: components called at fixed points of every turn. Not in a project's file.
     #[schemars(with = "BTreeMap<String, HookTable>")]
     pub(crate) hooks: BTreeMap<Spanned<String>, HookTable>,
+    /// MCP servers by name, whose tools the agents can call. They run outside of every cell. Not in a project's file.
+    #[schemars(with = "BTreeMap<String, McpTable>")]
+    pub(crate) mcp: BTreeMap<Spanned<String>, McpTable>,
 }
 
 /// A denial for all tools and hooks: a denial line, or just a path.

@@ -513,13 +513,13 @@ mod tests {
                │     | ^^^^^^
          hint: did you mean `memory`?
         ");
-        insta::assert_snapshot!(failure("[mcp]\nx = 1\n"), @r"
+        insta::assert_snapshot!(failure("[wasm]\nx = 1\n"), @r"
         error: the user configuration `c.toml` cannot be used
-          why: there is no key `mcp` at the top level
+          why: there is no key `wasm` at the top level
                │ in c.toml, line 1, column 2
-               │   1 | [mcp]
-               │     |  ^^^
-         hint: the keys are `agent`, `agents`, `approval`, `budget`, `context`, `deny`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
+               │   1 | [wasm]
+               │     |  ^^^^
+         hint: the keys are `agent`, `agents`, `approval`, `budget`, `context`, `deny`, `hooks`, `log`, `loop`, `mcp`, `prices`, `profiles`, `provider`, `secrets`, `tools`
         ");
     }
 

@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use crate::config::budget::PricesTable;
 use crate::config::file::{AgentTable, HookTable, LogTable, MainAgentTable, SecretTable, ToolTable};
+use crate::config::mcp::McpTable;
 use crate::config::provider::ProviderTable;
 use crate::config::setting::{SettingTable as _, Written};
 use crate::config::source::Source;
@@ -54,6 +55,19 @@ pub(super) fn forbid_agents(
         .why(source.point_at(&name.span()))
         .why("subagents would run its instructions in your name and on your account")
         .hint("move `[agents]` to your own configuration"))
+}
+
+pub(super) fn forbid_profiles(
+    profiles: &BTreeMap<Spanned<String>, ProviderTable>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let Some((name, _)) = profiles.first_key_value() else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot define profiles")
+        .why(source.point_at(&name.span()))
+        .why("a provider receives the conversation, and its key is billed")
+        .hint("move `[profiles]` to your own configuration"))
 }
 
 pub(super) fn forbid_log(table: &LogTable, source: &Arc<Source>) -> Result<(), Failure> {
@@ -105,6 +119,19 @@ pub(super) fn forbid_hooks(
         .hint("review the component with `toolcell tool inspect`; to use it, move the table to your own configuration"))
 }
 
+pub(super) fn forbid_mcp(
+    servers: &BTreeMap<Spanned<String>, McpTable>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let Some((server, _)) = servers.first_key_value() else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot add or change an MCP server")
+        .why(source.point_at(&server.span()))
+        .why("it would start programs on this machine, outside of every cell")
+        .hint("review what it would start; to use it, move the table to your own configuration"))
+}
+
 pub(super) fn forbid_preset(
     preset: Option<&Written<PresetName>>,
     source: &Arc<Source>,
@@ -138,7 +165,7 @@ mod tests {
 
     /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is
     /// refused.
-    const DECIDED: [(&str, &str, bool); 48] = [
+    const DECIDED: [(&str, &str, bool); 51] = [
         ("agent.environment", "[agent]\nenvironment = true", true),
         ("agent.instructions", "[agent]\ninstructions = \"x\"", true),
         ("agents", "[agents.a]\ndescription = \"d\"", true),
@@ -180,9 +207,12 @@ mod tests {
         ("loop.repeat_warn", "[loop]\nrepeat_warn = 1", true),
         ("loop.result_bytes", "[loop]\nresult_bytes = 1", true),
         ("loop.retry_pause", "[loop]\nretry_pause = \"1s\"", true),
+        ("mcp", "[mcp.s]\ncommand = \"x\"", true),
         ("prices", "[prices.m]\ninput = 1\noutput = 1", true),
         ("provider.model", "[provider]\nmodel = \"m\"", true),
         ("provider", "[provider]\nstrict = true", true),
+        ("provider.profile", "[provider]\nprofile = \"p\"", true),
+        ("profiles", "[profiles.p]\nmodel = \"m\"", true),
         ("secrets", "[secrets.s]\nenv = \"S\"", true),
         (
             "tools.*.component",

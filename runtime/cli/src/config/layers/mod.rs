@@ -3,6 +3,7 @@
 mod agents;
 mod forbid;
 pub(crate) mod hooks;
+pub(crate) mod profiles;
 mod project;
 mod tool_table;
 mod turn;
@@ -21,6 +22,7 @@ use crate::config::budget::{self, SourcedBudget};
 use crate::config::file::parse::{self, Parsed};
 use crate::config::file::{ApprovalTable, File, FlowRule, LogTable, RuleTable, SecretTable};
 use crate::config::limits;
+use crate::config::mcp;
 use crate::config::names::TakenNames;
 use crate::config::provider::ProviderSettings;
 use crate::config::setting::SettingSpec;
@@ -81,6 +83,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         files: Vec::new(),
         variables: Vec::new(),
         provider: ProviderSettings::default(),
+        profiles: BTreeMap::new(),
         instructions: None,
         tells_environment: Sourced::default(true),
         turn: LoopSettings::default(),
@@ -97,6 +100,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
             .map(|shipped| (shipped.name.to_owned(), ToolSettings::shipped(shipped)))
             .collect(),
         hooks: BTreeMap::new(),
+        mcp: BTreeMap::new(),
         deny: Vec::new(),
         overrides,
     };
@@ -107,6 +111,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         project::apply_project(&mut settings, &project, environment)?;
     }
     apply_variables(&mut settings, environment)?;
+    profiles::apply(&mut settings)?;
     apply_flags(&mut settings, environment);
     Ok(settings)
 }
@@ -175,6 +180,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     settings.files.push(source.clone());
     let File {
         provider,
+        profiles,
         agent,
         turn,
         context,
@@ -186,11 +192,13 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         secrets,
         tools,
         hooks,
+        mcp,
         deny,
     } = file;
     settings.deny = deny_lines(deny, source, &environment.cwd);
     settings.secrets = named(secrets, SecretTable::clone, source);
     settings.provider = ProviderSettings::of_table(provider, source);
+    settings.profiles = profiles::of_tables(profiles, source)?;
     settings.log = log_settings(log, source, environment);
     set(&mut settings.instructions, agent.instructions.as_ref(), source);
     if let Some(environment) = &agent.environment {
@@ -236,7 +244,12 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         let hook = hooks::read(name, table, source, environment)?;
         settings.hooks.insert(name.get_ref().clone(), hook);
     }
-    let known: Vec<&str> = settings.tools.keys().map(String::as_str).collect();
+    settings.mcp = mcp::of_tables(mcp, &mut TakenNames::of(settings), source, environment)?;
+    let components = settings.tools.keys();
+    let known: Vec<&str> = components
+        .chain(settings.mcp.keys())
+        .map(String::as_str)
+        .collect();
     settings.agents = agents::of_tables(agents, &known, source)?;
     Ok(())
 }

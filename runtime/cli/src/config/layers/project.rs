@@ -6,7 +6,7 @@
 //!
 //! It cannot choose the provider or its key; add grants to those of the user's file, or map them to other guest paths;
 //! raise a limit or a budget, or set prices; enable anything the user has disabled; replace a component of the user's
-//! file or a built-in one; or configure hooks, because a hook sees every prompt and every call and a guard must stay
+//! file or a built-in one; define or change an MCP server, which is a program outside of every cell; or configure hooks, because a hook sees every prompt and every call and a guard must stay
 //! enabled.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use toml::Spanned;
 use toolcell_core::Grant;
 
 use super::forbid::{
-    forbid_agent, forbid_agents, forbid_hooks, forbid_log, forbid_prices, forbid_provider, forbid_scratch,
-    forbid_secrets, refused,
+    forbid_agent, forbid_agents, forbid_hooks, forbid_log, forbid_mcp, forbid_prices, forbid_profiles,
+    forbid_provider, forbid_scratch, forbid_secrets, refused,
 };
 use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
 use super::turn::{forbid_context, narrow_loop};
@@ -53,6 +53,7 @@ pub(super) fn apply_project(
     settings.files.push(source.clone());
     let File {
         provider,
+        profiles,
         agent,
         turn,
         context,
@@ -64,14 +65,17 @@ pub(super) fn apply_project(
         secrets,
         tools,
         hooks,
+        mcp,
         deny,
     } = file;
     forbid_provider(provider, source)?;
+    forbid_profiles(profiles, source)?;
     forbid_agent(agent, source)?;
     forbid_agents(agents, source)?;
     forbid_log(log, source)?;
     forbid_secrets(secrets, tools, source)?;
     forbid_hooks(hooks, source)?;
+    forbid_mcp(mcp, source)?;
     forbid_context(context, source)?;
     forbid_prices(prices, source)?;
     narrow_approval(settings, approval, source)?;

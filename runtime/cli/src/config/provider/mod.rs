@@ -1,7 +1,7 @@
 //! `[provider]`: the model, its service, and the parameters of every request.
 
 mod name;
-mod token_command;
+pub(crate) mod token_command;
 mod value;
 
 use std::ops::Range;
@@ -19,7 +19,9 @@ use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 pub(crate) use name::{ProviderName, ToolCalls};
 pub(crate) use token_command::TokenCommand;
-pub(crate) use value::{HeaderValue, Headers, Retries, Seed, StopTexts, Temperature, Timeout, Tokens, TopP};
+pub(crate) use value::{
+    HeaderValue, Headers, ProfileNames, Retries, Seed, StopTexts, Temperature, Timeout, Tokens, TopP,
+};
 
 const VERTEX: &[ProviderName] = &[ProviderName::Vertex];
 const OPENAI: &[ProviderName] = &[ProviderName::OpenAi, ProviderName::Responses];
@@ -52,6 +54,13 @@ declare_settings! {
 
     /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
     name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
+
+    /// Profile of `[profiles]` whose settings replace those of this table.
+    profile: String, flag("--profile", "NAME"), variable("TOOLCELL_PROFILE");
+
+    /// Profiles whose models answer, in this order, when the model cannot be reached, is overloaded, refuses the key, has no
+    /// quota left or is silent. Costs are those of the first model.
+    fallback: ProfileNames, flag("--fallback", "NAME,…");
 
     /// Name of the model; for `scripted`, the file with its turns.
     model: String, flag("--model", "MODEL"), variable("TOOLCELL_MODEL");
@@ -204,6 +213,8 @@ mod tests {
 
     const ALL: &str = r#"
         name = "vertex"
+        profile = "own"
+        fallback = ["other", "third"]
         model = "m"
         base_url = "https://example.com"
         api_key_env = "KEY"

@@ -267,6 +267,28 @@ impl fmt::Display for StopTexts {
     }
 }
 
+/// Names of profiles.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct ProfileNames(pub(crate) Vec<String>);
+
+/// Names, divided by commas.
+impl FromStr for ProfileNames {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let names = text.split(',').map(|name| name.trim().to_owned());
+        Ok(Self(names.filter(|name| !name.is_empty()).collect()))
+    }
+}
+
+impl fmt::Display for ProfileNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
 /// Headers by name. Their values are not displayed: they can be secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]

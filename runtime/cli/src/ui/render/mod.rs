@@ -9,6 +9,7 @@
 //! | failures of turns | [`failure`] |
 //! | results of tools, and arguments on one line | [`content`] |
 //! | receipts on one line, and hints for denials | [`receipt`] |
+//! | tokens and cost | [`usage`] |
 //! | numbered lists of saved decisions | [`numbered`] |
 
 pub(crate) mod console;
@@ -20,6 +21,7 @@ pub(crate) mod lines;
 pub(crate) mod numbered;
 pub(crate) mod receipt;
 pub(crate) mod turn;
+pub(crate) mod usage;
 
 pub(crate) use console::{Activity, Console};
 pub(crate) use failure::provider_failure;

@@ -14,11 +14,18 @@ const MAX_NAMED: usize = 3;
 
 /// Formats a receipt on one line: `12 ms · 1.2 M fuel · 2 MiB memory · read /README.md`.
 pub(crate) fn line(receipt: &Receipt) -> Text {
-    let mut parts = vec![
-        text!("{}", Span(Duration::from_micros(receipt.wall_us))),
-        text!("{} fuel", Count(receipt.fuel)),
-        text!("{} memory", Bytes(receipt.peak_memory)),
-    ];
+    let mut parts = vec![text!("{}", Span(Duration::from_micros(receipt.wall_us)))];
+    match &receipt.server {
+        Some(server) => {
+            let sizes = (Bytes(receipt.bytes_in), Bytes(receipt.bytes_out));
+            parts.push(text!("{} sent, {} received", sizes.0, sizes.1));
+            parts.push(text!("not in a cell: MCP server {}", Name(server)));
+        }
+        None => {
+            parts.push(text!("{} fuel", Count(receipt.fuel)));
+            parts.push(text!("{} memory", Bytes(receipt.peak_memory)));
+        }
+    }
     let files = |write: bool| {
         let of_kind = receipt.files.iter().filter(move |file| file.write == write);
         of_kind.map(|file| file.path.as_str()).collect()

@@ -11,8 +11,8 @@ use toolcell_core::event::{Event, EventSink, NoticeLevel};
 use toolcell_core::tool::{LogLevel, LogLine, LogSource};
 use toolcell_core::{CallResult, Receipt};
 
-use super::{Activity, Console, content, receipt};
-use crate::config::units::{Count, Span};
+use super::{Activity, Console, content, receipt, usage};
+use crate::config::units::Span;
 use crate::ui::hints::AllowHints;
 use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Name, Own, STRONG, Text, WARN, text};
 
@@ -36,6 +36,8 @@ pub(crate) struct TurnView {
     is_recorded: bool,
     /// True if a user can be asked.
     is_attended: bool,
+    /// True if only the final answer is shown: one by a schema, whose earlier attempts are not for standard output.
+    only_answer: bool,
     state: Mutex<State>,
 }
 
@@ -63,6 +65,7 @@ impl TurnView {
             closed,
             is_recorded: false,
             is_attended: true,
+            only_answer: false,
             state: Mutex::default(),
         }
     }
@@ -70,6 +73,12 @@ impl TurnView {
     /// Sets if a user can be asked about calls; otherwise the first refusal has a hint.
     pub(crate) fn attended(mut self, is_attended: bool) -> Self {
         self.is_attended = is_attended;
+        self
+    }
+
+    /// Sets if only the final answer is shown, as text that a program can read.
+    pub(crate) fn only_answer(mut self, only_answer: bool) -> Self {
+        self.only_answer = only_answer;
         self
     }
 
@@ -103,6 +112,7 @@ impl TurnView {
                 }
                 state.waiting = Some(self.console.activity(text!("waiting for {}", state.model)));
             }
+            Event::TextDelta { .. } if self.only_answer => {}
             Event::TextDelta { text } => {
                 state.waiting = None;
                 self.end_reasoning(&mut state)?;
@@ -221,6 +231,7 @@ impl TurnView {
             Event::SummaryStarted { messages, .. } => {
                 state.waiting = Some(self.console.activity(text!("summarising {} messages", messages)));
             }
+            Event::TurnUndone { .. } => self.mark(FAINT, "…", "the last turn was undone")?,
             Event::Compacted { removed, .. } => {
                 state.waiting = None;
                 self.mark(
@@ -248,8 +259,9 @@ impl TurnView {
             Event::TurnFinished {
                 text,
                 steps,
-                usage,
+                usage: used,
                 result,
+                cost_micros,
                 ..
             } => {
                 state.waiting = None;
@@ -269,13 +281,7 @@ impl TurnView {
                     count(*steps, "step", "steps"),
                     count(state.calls, "call", "calls"),
                 ];
-                if usage.input + usage.output > 0 {
-                    parts.push(text!(
-                        "{} tokens in, {} out",
-                        Count(usage.input),
-                        Count(usage.output)
-                    ));
-                }
+                parts.extend(usage::parts(used, *cost_micros));
                 let took = state
                     .started
                     .filter(|_| !self.is_recorded)
@@ -438,6 +444,7 @@ pub(crate) fn log(console: &Console, line: &LogLine) -> io::Result<()> {
         LogSource::Stdout => "stdout",
         LogSource::Stderr => "stderr",
         LogSource::Host => "host",
+        LogSource::Backtrace => "backtrace",
     };
     console.write(|s| {
         s.end_open_line()?;

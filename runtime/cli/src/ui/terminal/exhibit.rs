@@ -8,12 +8,35 @@ use toolcell_sandbox::Digest;
 use super::screen::Screen;
 use super::text::{Name, Text, text};
 
-/// Maximum length of a string inside arguments that is shown in full, in characters.
-const WHOLE: usize = 200;
+/// Lengths at which strings inside arguments are shown: the first form is used that fits on the screen.
+pub(crate) const FORMS: [Form; 3] = [
+    Form {
+        whole: 200,
+        head: 100,
+        tail: 60,
+    },
+    Form {
+        whole: 100,
+        head: 50,
+        tail: 30,
+    },
+    Form {
+        whole: 60,
+        head: 24,
+        tail: 16,
+    },
+];
 
-/// Length of the shown start and end of a longer string, in characters.
-const HEAD: usize = 100;
-const TAIL: usize = 60;
+/// Lengths in characters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    /// Maximum length of a string that is shown in full.
+    whole: usize,
+    /// Length of the shown start of a longer string.
+    head: usize,
+    /// Length of its shown end.
+    tail: usize,
+}
 
 /// Number of shown digits of a digest: 64 bits, enough to make a collision infeasible to find.
 const DIGITS: usize = 16;
@@ -21,11 +44,11 @@ const DIGITS: usize = 16;
 /// Foreign text that a question is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Exhibit {
-    /// Abbreviated form next to the question.
-    short: Vec<Part>,
+    arguments: Value,
     /// Full text.
     whole: String,
-    is_whole: bool,
+    /// Digest of the full text.
+    digest: Digest,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,37 +59,50 @@ enum Part {
 }
 
 impl Exhibit {
-    /// Creates an exhibit of the arguments of a call. Long strings are shown by start, end, length and digest, each in
-    /// place, so that a long one hides no other.
+    /// Creates an exhibit of the arguments of a call.
     pub(crate) fn arguments(arguments: &Value) -> Self {
-        let mut writer = Writer::default();
-        writer.value(arguments, 0);
-        writer.end();
+        let whole = format!("{arguments:#}");
         Self {
-            is_whole: !writer.parts.iter().any(|part| matches!(part, Part::Gap(_))),
-            short: writer.parts,
-            whole: format!("{arguments:#}"),
+            arguments: arguments.clone(),
+            digest: Digest::of(whole.as_bytes()),
+            whole,
         }
     }
 
-    /// True if the abbreviated form is complete.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
-    /// Writes the abbreviated form.
-    pub(crate) fn write<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
-        for part in &self.short {
+    /// Writes an abbreviated form: long strings by start, end, length and digest, each in place, so that a long one hides no
+    /// other. Returns true if nothing was omitted.
+    pub(crate) fn write<W: Write>(&self, screen: &mut Screen<W>, form: Form) -> io::Result<bool> {
+        let mut writer = Writer {
+            form,
+            parts: Vec::new(),
+            line: String::new(),
+        };
+        writer.value(&self.arguments, 0);
+        writer.end();
+        let mut is_whole = true;
+        for part in writer.parts {
             match part {
                 Part::Foreign(text) => {
                     screen.hang(2);
                     screen.text("  ")?;
-                    screen.line(text.clone())?;
+                    screen.line(text)?;
                 }
-                Part::Gap(text) => screen.line(text.clone())?,
+                Part::Gap(text) => {
+                    is_whole = false;
+                    screen.line(text)?;
+                }
             }
         }
-        Ok(())
+        Ok(is_whole)
+    }
+
+    /// Returns the marker for omitted lines of an abbreviated form.
+    pub(crate) fn gap_of_lines(&self, left_out: usize) -> Text {
+        text!(
+            "  ├─ {} lines omitted; sha256 of the whole {}…",
+            left_out,
+            Name(&self.digest.hex()[..DIGITS])
+        )
     }
 
     /// Writes the full text.
@@ -77,11 +113,11 @@ impl Exhibit {
     }
 }
 
-/// Returns the marker for omitted text of `all`.
+/// Returns the marker for omitted text of `all`, with the digest of all of it.
 fn gap(all: &str, left_out: usize) -> Text {
     let digest = Digest::of(all.as_bytes()).hex();
     text!(
-        "  ├─ {} of {} characters omitted; sha256 of the whole {}…",
+        "  ├─ {} of {} characters omitted; sha256 {}…",
         left_out,
         all.chars().count(),
         Name(&digest[..DIGITS])
@@ -89,8 +125,8 @@ fn gap(all: &str, left_out: usize) -> Text {
 }
 
 /// Writes JSON as `serde_json` does, with long strings abbreviated.
-#[derive(Default)]
 struct Writer {
+    form: Form,
     parts: Vec<Part>,
     line: String,
 }
@@ -119,7 +155,7 @@ impl Writer {
                 self.new_line(false, depth);
                 self.line.push('}');
             }
-            other => self.long(&other.to_string(), WHOLE),
+            other => self.long(&other.to_string()),
         }
     }
 
@@ -130,19 +166,20 @@ impl Writer {
 
     fn string(&mut self, text: &str) {
         let json = Value::String(text.to_owned()).to_string();
-        self.long(&json, WHOLE);
+        self.long(&json);
     }
 
-    /// Appends a string, without its middle if it is longer than `most`.
-    fn long(&mut self, text: &str, most: usize) {
+    /// Appends a string, without its middle if it is too long.
+    fn long(&mut self, text: &str) {
+        let Form { whole, head, tail } = self.form;
         let length = text.chars().count();
-        if length <= most {
+        if length <= whole {
             return self.line.push_str(text);
         }
-        self.line.extend(text.chars().take(HEAD));
+        self.line.extend(text.chars().take(head));
         self.end();
-        self.parts.push(Part::Gap(gap(text, length - HEAD - TAIL)));
-        self.line.extend(text.chars().skip(length - TAIL));
+        self.parts.push(Part::Gap(gap(text, length - head - tail)));
+        self.line.extend(text.chars().skip(length - tail));
     }
 
     fn end(&mut self) {
@@ -158,42 +195,48 @@ mod tests {
     use crate::ui::terminal::Size;
     use serde_json::json;
 
-    fn shown(exhibit: &Exhibit) -> String {
+    fn shown(arguments: &Value, form: Form) -> (String, bool) {
         let mut out = Vec::new();
-        exhibit
-            .write(&mut Screen::new(&mut out, false, Size::fixed(120)))
+        let is_whole = Exhibit::arguments(arguments)
+            .write(&mut Screen::new(&mut out, false, Size::fixed(120)), form)
             .unwrap();
-        String::from_utf8(out).unwrap()
+        (String::from_utf8(out).unwrap(), is_whole)
     }
 
     #[test]
     fn short_arguments_are_shown_as_they_are() {
         let arguments = json!({ "path": "a\nb", "list": [1, {}, []], "none": null });
-        let exhibit = Exhibit::arguments(&arguments);
-        assert!(exhibit.is_whole());
         let expected: String = format!("{arguments:#}")
             .lines()
             .map(|line| format!("  │ {line}\n"))
             .collect();
-        assert_eq!(shown(&exhibit), expected);
+        for form in FORMS {
+            assert_eq!(shown(&arguments, form), (expected.clone(), true));
+        }
     }
 
     #[test]
     fn long_string_is_truncated_without_hiding_others() {
-        let edge = "x".repeat(WHOLE - 2);
-        assert!(Exhibit::arguments(&json!({ "a": edge })).is_whole());
-        let arguments = json!({ "a": format!("{edge}yz"), "path": "/etc/passwd", "z": "w".repeat(100_000) });
-        let exhibit = Exhibit::arguments(&arguments);
-        assert!(!exhibit.is_whole());
-        let shown = shown(&exhibit);
-        assert!(shown.contains("\"path\": \"/etc/passwd\""), "{shown}");
-        assert!(shown.contains("  ├─ 42 of 202 characters omitted"), "{shown}");
-        assert!(
-            shown.contains("  ├─ 99842 of 100002 characters omitted"),
-            "{shown}"
-        );
-        for line in shown.lines() {
-            assert!(line.starts_with("  │ ") || line.starts_with("  ├─ "), "{line}");
+        for form in FORMS {
+            let Form { whole, head, tail } = form;
+            // In JSON, a string has two quotation marks.
+            let edge = "x".repeat(whole - 2);
+            assert!(shown(&json!({ "a": edge }), form).1);
+            let arguments =
+                json!({ "a": format!("{edge}y"), "path": "/etc/passwd", "z": "w".repeat(100_000) });
+            let (shown, is_whole) = shown(&arguments, form);
+            assert!(!is_whole);
+            let omitted = whole + 1 - head - tail;
+            for expected in [
+                "\"path\": \"/etc/passwd\"".to_owned(),
+                format!("  ├─ {omitted} of {} characters omitted", whole + 1),
+                format!("  ├─ {} of 100002 characters omitted", 100_002 - head - tail),
+            ] {
+                assert!(shown.contains(&expected), "{expected}: {shown}");
+            }
+            for line in shown.lines() {
+                assert!(line.starts_with("  │ ") || line.starts_with("  ├─ "), "{line}");
+            }
         }
     }
 }

@@ -6,13 +6,14 @@
 //! | messages: our own text with foreign values | [`mod@text`], [`values`] |
 //! | layout and colours of an output stream | [`screen`] |
 //! | size of the terminal | [`size`] |
-//! | questions, and their subject | [`question`], [`exhibit`] |
+//! | questions, their subject, and asking them | [`question`], [`exhibit`], [`asking`] |
 //! | typed answers | [`typed`] |
 //! | standard input during a question | [`keyboard`] |
 //!
 //! There are two kinds of text, kept apart by the compiler: [`Text`] consists of string literals of the program with
 //! quoted values; every `String` is foreign. A line that begins with foreign text begins with a gutter (`│ `).
 
+mod asking;
 mod exhibit;
 pub(crate) mod foreign;
 #[cfg(test)]
@@ -26,12 +27,13 @@ mod text;
 mod typed;
 mod values;
 
+pub(crate) use asking::{Answer, Asking};
 pub(crate) use exhibit::Exhibit;
 pub(crate) use foreign::escape::inert_line;
 pub(crate) use foreign::layout::{GUTTER, Width};
 pub(crate) use foreign::names::{Lookalike, lookalike};
 pub(crate) use keyboard::restore;
-pub(crate) use question::{Answer, Asking, Choice, Fact, Question};
+pub(crate) use question::{Choice, Fact, Question};
 pub(crate) use screen::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;
 pub(crate) use text::{Key, Name, Own, Shown, ShownUrl, Text, TextValue, places, text};

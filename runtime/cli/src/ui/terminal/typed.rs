@@ -9,7 +9,7 @@
 //!   are a burst, such as a paste, and answer nothing.
 //! - Once input was set aside, further keys may belong to it, at any pace. Then the question waits for
 //!   [`QUIET_AFTER_KEYS`], and an answer must contain digits that are shown with the prompt
-//!   ([`Asking`](super::question::Asking)).
+//!   ([`Asking`](super::asking::Asking)).
 
 use std::io;
 use std::time::Duration;

@@ -48,6 +48,7 @@ own!(
     crate::config::units::Bytes,
     crate::config::units::Count,
     crate::config::units::Span,
+    crate::config::units::money::Money,
     char,
     crate::config::source::Layer,
     crate::config::provider::ProviderName,

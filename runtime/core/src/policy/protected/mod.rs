@@ -306,6 +306,7 @@ mod tests {
             ".bsp/sbt.json",
             ".iex.exs",
             ".erlang",
+            "src/.ycm_extra_conf.py",
         ] {
             assert_eq!(protection("/p", below), Some(Protection::Programs), "{below}");
         }
@@ -355,6 +356,7 @@ mod tests {
             "toolcell-overlay",
             "x/site-packages",
             "tools/bazel",
+            "Directory.Build.props",
         ] {
             assert_eq!(protection("/p", below), None, "{below}");
         }

@@ -267,6 +267,7 @@ pub const PROGRAMS: &[&str] = &[
     ".direnvrc",
     ".direnv",
     ".autoenv*",
+    ".ycm_extra_conf.py",
     ".tool-versions",
     ".asdfrc",
     ".asdf",

@@ -1,0 +1,3 @@
+//! The program of the guide's page on embedding.
+
+include!("program.rs");

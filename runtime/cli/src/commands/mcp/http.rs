@@ -1,0 +1,207 @@
+//! `toolcell mcp serve --http`: the address, and the tokens of clients.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use clap::Args;
+use tokio::net::TcpListener;
+use toolcell_fs::{Owner, Rules};
+use toolcell_mcp::{PATH, Reached, Token};
+
+use crate::components::keyring::{self, Keyring};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::escape;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Maximum size of a file with tokens, in bytes.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Maximum number of tokens. Each client has tools, a budget and a log of its own.
+const MAX_TOKENS: usize = 64;
+
+/// Permissions of others than the owner of a file.
+const OF_OTHERS: u32 = 0o077;
+
+/// Serve over HTTP instead of standard input and output.
+#[derive(Debug, Args)]
+pub(super) struct Http {
+    /// Serve many clients over HTTP at this address, such as 127.0.0.1:8080, instead of one over standard input and output.
+    #[arg(long = "http", value_name = "ADDRESS")]
+    pub(super) address: Option<SocketAddr>,
+
+    /// Accept the bearer tokens in this file, one on each line. It must be readable by you alone.
+    #[arg(long, value_name = "FILE", requires = "address")]
+    token_file: Option<String>,
+
+    /// Accept the bearer token in this account of the keyring (repeatable). `toolcell secret set` stores it.
+    #[arg(long = "token-keyring", value_name = "ACCOUNT", requires = "address")]
+    token_accounts: Vec<String>,
+
+    /// Accept requests to this host, with its port, beside the address (repeatable).
+    #[arg(long = "allow-host", value_name = "HOST", requires = "address")]
+    hosts: Vec<String>,
+
+    /// Accept requests from web pages of this origin, such as `https://example.com` (repeatable).
+    #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "address")]
+    origins: Vec<String>,
+}
+
+impl Http {
+    /// Names of the server.
+    pub(super) fn reached(&self) -> Reached {
+        Reached {
+            hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
+        }
+    }
+
+    /// Reads the tokens; none if the address is one that other machines do not reach, and none are configured.
+    pub(super) fn tokens(
+        &self,
+        address: SocketAddr,
+        environment: &Environment,
+        keyring: &Keyring,
+    ) -> Result<Vec<Token>, Failure> {
+        let mut tokens = Vec::new();
+        if let Some(file) = &self.token_file {
+            let failed = || Failure::new(Exit::Config, text!("the tokens in `{}` cannot be used", file));
+            let content = read(&environment.path(file, &environment.cwd), failed)?;
+            let lines = content.lines().map(str::trim).enumerate();
+            for (index, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+                tokens.push(Token::new(line).map_err(|error| {
+                    let place = format!("line {}: {error}", index + 1);
+                    failed()
+                        .why(place)
+                        .hint("`head -c 32 /dev/urandom | base64` prints a token")
+                })?);
+            }
+            if tokens.is_empty() {
+                return Err(failed().why("it has none").hint("write one token on each line"));
+            }
+        }
+        for account in &self.token_accounts {
+            let hint = || {
+                text!(
+                    "to store one: head -c 32 /dev/urandom | base64 | toolcell secret set {}",
+                    escape::shell(account)
+                )
+            };
+            let value = keyring
+                .get(account)?
+                .ok_or_else(|| keyring::no_entry(Exit::Config, account).hint(hint()))?;
+            tokens.push(Token::new(value.trim()).map_err(|error| {
+                Failure::new(Exit::Config, text!("the token `{}` cannot be used", account))
+                    .because(error)
+                    .hint(hint())
+            })?);
+        }
+        if (1..tokens.len()).any(|index| tokens[..index].contains(&tokens[index])) {
+            return Err(Failure::new(Exit::Config, "a token occurs twice")
+                .why("each is a client with a budget of its own, and one of them would never be used")
+                .hint("give each client a token of its own"));
+        }
+        if tokens.len() > MAX_TOKENS {
+            return Err(
+                Failure::new(Exit::Config, "there are too many tokens").why(format!(
+                    "each is a client with a budget of its own, and there can be {MAX_TOKENS}"
+                )),
+            );
+        }
+        if tokens.is_empty() && !address.ip().is_loopback() {
+            return Err(Failure::new(
+                Exit::Usage,
+                text!(
+                    "cannot listen on `{}` without authentication",
+                    address.to_string()
+                ),
+            )
+            .why("other machines reach this address, and all of them could call the tools")
+            .hint("add --token-file FILE, or listen on 127.0.0.1"));
+        }
+        Ok(tokens)
+    }
+}
+
+fn read(path: &Path, failed: impl Fn() -> Failure) -> Result<String, Failure> {
+    let rules = Rules {
+        owner: Owner::UserOrRoot,
+        follow: true,
+        max_bytes: MAX_BYTES,
+    };
+    let file = toolcell_fs::open(path, &rules).map_err(|error| failed().because(error))?;
+    let mode = file.metadata().map_err(|error| failed().because(error))?.mode();
+    if mode & OF_OTHERS != 0 {
+        return Err(failed()
+            .why("other users can read or change it")
+            .hint(text!("chmod 600 {}", escape::shell(&path.to_string_lossy()))));
+    }
+    let mut content = String::new();
+    file.take(MAX_BYTES)
+        .read_to_string(&mut content)
+        .map_err(|error| failed().because(error))?;
+    Ok(content)
+}
+
+/// Begins to listen, and tells the user where.
+pub(super) async fn listen(address: SocketAddr, console: &Console) -> Result<TcpListener, Failure> {
+    let failed = || Failure::new(Exit::Failed, text!("cannot listen on `{}`", address.to_string()));
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| failed().because(error))?;
+    let address = listener.local_addr().map_err(|error| failed().because(error))?;
+    let url = format!("http://{address}{PATH}");
+    console.note(text!("serving MCP clients at `{}`", url));
+    if !address.ip().is_loopback() {
+        console
+            .note("warning: tokens and results are not encrypted; put a proxy with TLS before this address");
+    }
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(content: &str) -> Result<usize, String> {
+        let dir = tempfile::tempdir().unwrap();
+        toolcell_fs::replace(
+            &dir.path().join("tokens"),
+            content.as_bytes(),
+            toolcell_fs::PRIVATE,
+        )
+        .unwrap();
+        let http = Http {
+            address: None,
+            token_file: Some("tokens".into()),
+            token_accounts: vec!["mcp".into()],
+            hosts: Vec::new(),
+            origins: Vec::new(),
+        };
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let keyring = Keyring::in_memory();
+        let missing = http.tokens("127.0.0.1:1".parse().unwrap(), &environment, &keyring);
+        keyring.set("mcp", "k".repeat(44)).unwrap();
+        let found = http.tokens("127.0.0.1:1".parse().unwrap(), &environment, &keyring);
+        assert!(missing.is_err());
+        found
+            .map(|tokens| tokens.len())
+            .map_err(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn tokens_are_limited_in_number() {
+        let line = "t".repeat(32) + "\n";
+        assert_eq!(tokens(&line.repeat(MAX_TOKENS - 1)), Ok(MAX_TOKENS));
+        assert!(
+            tokens(&line.repeat(MAX_TOKENS))
+                .unwrap_err()
+                .contains("too many tokens")
+        );
+        assert_eq!(tokens(&format!("# one\n\n{line}")), Ok(2));
+        assert!(tokens("# none\n").unwrap_err().contains("it has none"));
+    }
+}

@@ -1,0 +1,398 @@
+//! `[mcp.NAME]`: MCP servers, whose tools the agent can call. They run outside of every cell.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::Spanned;
+use toolcell_core::event::DataFlow;
+
+use crate::config::names::TakenNames;
+use crate::config::provider::token_command::TokenCommand;
+use crate::config::source::{Origin, Source, Sourced};
+use crate::config::units::Span;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// Maximum length of the name of a server, so that the names of its tools have room behind it.
+const MAX_NAME: usize = 32;
+
+/// Default time in which a server starts and lists its tools. Package managers download it the first time.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Default time limit of a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum of both times.
+const MAX_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// An MCP server, started as a process. It runs outside of every cell, with all rights of the user: grants, denials and
+/// limits of tools do not apply to it.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct McpTable {
+    /// Program of the server: a name that is searched in `PATH`, or a path, relative to the directory of this file.
+    #[schemars(with = "String")]
+    pub(crate) command: Option<Spanned<String>>,
+    /// Arguments of the program.
+    pub(crate) args: Vec<String>,
+    /// Environment of the program: texts, and secrets as `{ secret = "NAME" }`. It inherits `PATH` and `HOME` only.
+    pub(crate) env: BTreeMap<String, EnvValue>,
+    /// Working directory of the program, relative to the working directory. Defaults to the home directory, because
+    /// package managers run what they find in the working directory.
+    #[schemars(with = "Option<String>")]
+    pub(crate) cwd: Option<Spanned<String>>,
+    /// Uses the server. Defaults to `true`.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) enabled: Option<Spanned<bool>>,
+    /// Makes it an error if the server does not start. By default it is a warning, and its tools are missing.
+    pub(crate) required: bool,
+    /// Names of its tools to offer, as the server calls them. All by default; none if empty.
+    pub(crate) only: Option<Vec<String>>,
+    /// Names of its tools not to offer, as the server calls them.
+    pub(crate) except: Vec<String>,
+    /// Effects of its tools, for the data-flow guard: `private` (read private data), `untrusted` (return what others wrote)
+    /// and `egress` (send data out). Defaults to all three.
+    pub(crate) data_flow: Option<Vec<FlowWord>>,
+    /// Believes what the server says about its tools: which of them only read, destroy nothing, or can be repeated.
+    pub(crate) trust_annotations: bool,
+    /// Time in which it starts and lists its tools (default 30s).
+    #[schemars(with = "Option<Span>")]
+    pub(crate) start_timeout: Option<Spanned<Span>>,
+    /// Time limit of a call (default 60s).
+    #[schemars(with = "Option<Span>")]
+    pub(crate) timeout: Option<Spanned<Span>>,
+}
+
+/// Value of an environment variable of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a text, or a secret as `{ secret = \"NAME\" }`")]
+pub(crate) enum EnvValue {
+    /// The value itself.
+    Text(String),
+    /// The value of a secret of `[secrets]`.
+    Secret(SecretName),
+}
+
+/// Reference to a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecretName {
+    /// Name in `[secrets]`.
+    pub(crate) secret: String,
+}
+
+/// Effect of the tools of a server on the flow of data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FlowWord {
+    /// They read private data.
+    Private,
+    /// They return what others wrote.
+    Untrusted,
+    /// They send data out.
+    Egress,
+}
+
+/// Merged settings of an MCP server.
+#[derive(Debug, Clone)]
+pub(crate) struct McpSettings {
+    /// Name in the configuration, with which the names of its tools begin.
+    pub(crate) name: String,
+    /// False if the server is disabled.
+    pub(crate) enabled: Sourced<bool>,
+    /// Its program as written.
+    pub(crate) command: Sourced<String>,
+    /// Path of its program; `None` if there is no such program.
+    pub(crate) program: Option<PathBuf>,
+    /// Arguments of the program.
+    pub(crate) arguments: Vec<String>,
+    /// Environment of the program.
+    pub(crate) env: BTreeMap<String, EnvValue>,
+    /// Working directory of the program.
+    pub(crate) directory: PathBuf,
+    /// True if the command fails without it.
+    pub(crate) required: bool,
+    /// Names of its tools to offer; `None` means all.
+    pub(crate) only: Option<Vec<String>>,
+    /// Names of its tools not to offer.
+    pub(crate) except: Vec<String>,
+    /// Data-flow labels of its tools.
+    pub(crate) flow: DataFlow,
+    /// True if its annotations are taken as hints.
+    pub(crate) trusts_annotations: bool,
+    /// Time in which it starts.
+    pub(crate) start_timeout: Duration,
+    /// Time limit of a call.
+    pub(crate) call_timeout: Duration,
+}
+
+/// Reads the servers of the user's file.
+///
+/// # Errors
+/// Returns an error if a name is in use or invalid, or a key is missing or out of range.
+pub(super) fn of_tables(
+    tables: &BTreeMap<Spanned<String>, McpTable>,
+    taken: &mut TakenNames,
+    source: &Arc<Source>,
+    environment: &Environment,
+) -> Result<BTreeMap<String, McpSettings>, Failure> {
+    let mut servers = BTreeMap::new();
+    for (name, table) in tables {
+        let server = of_table(name, table, taken, source, environment)?;
+        taken.add_server(&server.name);
+        servers.insert(server.name.clone(), server);
+    }
+    Ok(servers)
+}
+
+fn of_table(
+    name: &Spanned<String>,
+    table: &McpTable,
+    taken: &TakenNames,
+    source: &Arc<Source>,
+    environment: &Environment,
+) -> Result<McpSettings, Failure> {
+    let key = name.get_ref();
+    let at = |span| Origin::File(source.clone(), span);
+    let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
+    if toolcell_core::ToolName::new(key.as_str()).is_err() || key.len() > MAX_NAME {
+        let what = format!("`{}` is not a valid name of an MCP server", key.escape_debug());
+        return Err(fail(what, name.span()).hint(text!(
+            "use 1 to {} characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
+            MAX_NAME
+        )));
+    }
+    if let Some(owner) = taken.taken_by(key) {
+        return Err(
+            fail(format!("an MCP server cannot be called `{key}`"), name.span())
+                .why(text!("the name belongs to {}", owner))
+                .hint("give it a name that is not in use; the names of its tools begin with it"),
+        );
+    }
+    let Some(command) = &table.command else {
+        return Err(
+            fail(format!("the MCP server `{key}` has no command"), name.span())
+                .hint("set its program: command = \"PROGRAM\", args = [\"…\"]"),
+        );
+    };
+    let time = |written: &Option<Spanned<Span>>, default: Duration| match written {
+        None => Ok(default),
+        Some(time) if time.get_ref().0.is_zero() || time.get_ref().0 > MAX_TIMEOUT => {
+            let what = format!("the MCP server `{key}` cannot have a time of {}", time.get_ref());
+            Err(fail(what, time.span()).hint("use more than 0s and at most 1h"))
+        }
+        Some(time) => Ok(time.get_ref().0),
+    };
+    let program = match command.get_ref() {
+        path if path.contains('/') => {
+            let base = source.path.parent().unwrap_or(&environment.cwd);
+            Some(environment.path(path, base))
+        }
+        name => environment.program_file(name.as_ref()),
+    };
+    let home = environment.home.as_ref().unwrap_or(&environment.cwd);
+    Ok(McpSettings {
+        name: key.clone(),
+        enabled: match &table.enabled {
+            Some(enabled) => Sourced {
+                value: *enabled.get_ref(),
+                origin: at(enabled.span()),
+            },
+            None => Sourced::default(true),
+        },
+        command: Sourced {
+            value: command.get_ref().clone(),
+            origin: at(command.span()),
+        },
+        program,
+        arguments: table.args.clone(),
+        env: table.env.clone(),
+        directory: match &table.cwd {
+            Some(dir) => environment.path(dir.get_ref(), &environment.cwd),
+            None => home.clone(),
+        },
+        required: table.required,
+        only: table.only.clone(),
+        except: table.except.clone(),
+        flow: flow(table.data_flow.as_deref()),
+        trusts_annotations: table.trust_annotations,
+        start_timeout: time(&table.start_timeout, START_TIMEOUT)?,
+        call_timeout: time(&table.timeout, CALL_TIMEOUT)?,
+    })
+}
+
+/// Labels of a call; without words, all of them: nobody knows what the program does.
+fn flow(words: Option<&[FlowWord]>) -> DataFlow {
+    let has = |word| words.is_none_or(|words| words.contains(&word));
+    DataFlow {
+        reads_private: has(FlowWord::Private),
+        reads_service: has(FlowWord::Private),
+        untrusted_content: has(FlowWord::Untrusted),
+        can_send_out: has(FlowWord::Egress),
+        can_send_elsewhere: has(FlowWord::Egress),
+    }
+}
+
+impl McpSettings {
+    /// The command line, for display.
+    pub(crate) fn command_line(&self) -> String {
+        let words = std::iter::once(&self.command.value).chain(&self.arguments);
+        words
+            .map(|word| crate::ui::escape::shell(word))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The words of its data-flow labels.
+    pub(crate) fn flow_words(&self) -> Vec<&'static str> {
+        let words = [
+            (self.flow.reads_private, "private"),
+            (self.flow.untrusted_content, "untrusted"),
+            (self.flow.can_send_out, "egress"),
+        ];
+        words
+            .into_iter()
+            .filter_map(|(has, word)| has.then_some(word))
+            .collect()
+    }
+
+    /// Names of the secrets that it gets.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.env.values().filter_map(|value| match value {
+            EnvValue::Secret(name) => Some(name.secret.as_str()),
+            EnvValue::Text(_) => None,
+        })
+    }
+
+    /// Returns the files that the command starts or reads, existing or not: a tool that changes one would run outside of
+    /// its cell. Directories are what the server works on.
+    pub(crate) fn files(&self, environment: &Environment) -> Vec<PathBuf> {
+        let words = std::iter::once(&self.command.value).chain(&self.arguments);
+        let in_directory = (self.arguments.iter()).map(|word| environment.path(word, &self.directory));
+        let mut files = TokenCommand(words.cloned().collect()).files(environment);
+        files.extend(in_directory.filter(|path| path.is_file()));
+        files.extend(self.program.clone());
+        files.retain(|path| !path.is_dir());
+        files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Overrides, Settings};
+
+    fn load_in(dir: &std::path::Path, own: &str, project: &str) -> Result<Settings, Failure> {
+        let path = dir.join("config.toml");
+        std::fs::write(&path, own).unwrap();
+        std::fs::write(dir.join("toolcell.toml"), project).unwrap();
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        config::load(&Environment::for_tests(dir, &[("PATH", "bin")]), overrides)
+    }
+
+    fn load(own: &str) -> Result<Settings, Failure> {
+        load_in(tempfile::tempdir().unwrap().path(), own, "")
+    }
+
+    #[test]
+    fn server_has_the_settings_of_its_table() {
+        let settings = load(
+            "[mcp.plain]\ncommand = \"x\"\n[mcp.all]\ncommand = \"./s.sh\"\nargs = [\"a\"]\n\
+             env = { A = \"1\", B = { secret = \"k\" } }\ncwd = \"w\"\nenabled = false\nrequired = true\n\
+             only = [\"t\"]\nexcept = [\"u\"]\ndata_flow = [\"untrusted\"]\ntrust_annotations = true\n\
+             start_timeout = \"1s\"\ntimeout = \"1h\"\n",
+        )
+        .unwrap();
+        let plain = &settings.mcp["plain"];
+        assert!(
+            plain.enabled.value && !plain.required && plain.flow.is_complete() && plain.program.is_none()
+        );
+        assert_eq!(
+            (plain.start_timeout, plain.call_timeout),
+            (START_TIMEOUT, CALL_TIMEOUT)
+        );
+        let all = &settings.mcp["all"];
+        assert!(!all.enabled.value && all.required && all.trusts_annotations);
+        assert!(all.program.as_ref().unwrap().ends_with("s.sh") && all.directory.ends_with("w"));
+        assert_eq!(all.secrets().collect::<Vec<_>>(), ["k"]);
+        assert_eq!(
+            (all.command_line(), all.flow.can_send_out),
+            ("./s.sh a".into(), false)
+        );
+        assert_eq!(
+            (all.start_timeout, all.call_timeout),
+            (Duration::from_secs(1), MAX_TIMEOUT)
+        );
+    }
+
+    #[test]
+    fn unusable_server_is_refused() {
+        let named = |name: &str| format!("[mcp.\"{name}\"]\ncommand = \"x\"\n");
+        assert!(load(&named(&"x".repeat(MAX_NAME))).is_ok());
+        for (table, reason) in [
+            (named(&"x".repeat(MAX_NAME + 1)), "not a valid name"),
+            (named("a b"), "not a valid name"),
+            (named("files"), "belongs to the component `files`"),
+            (named("Files_2"), "belongs to the component `files`"),
+            (named("a") + &named("a_b"), "belongs to the MCP server `a`"),
+            ("[mcp.a]\n".into(), "has no command"),
+            (named("a") + "timeout = \"0s\"", "a time of 0 ms"),
+            (named("a") + "start_timeout = \"3601s\"", "a time of"),
+            (named("a") + "url = \"http://x\"", "no key `url`"),
+        ] {
+            let failure = load(&table).unwrap_err().to_string();
+            assert!(failure.contains(reason), "{table}: {failure}");
+        }
+    }
+
+    #[test]
+    fn project_neither_defines_nor_changes_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = "[mcp.mine]\ncommand = \"x\"\n";
+        for project in [
+            "[mcp.theirs]\ncommand = \"./run.sh\"\n",
+            "[mcp.mine]\nenabled = false\n",
+        ] {
+            let failure = load_in(dir.path(), own, project).unwrap_err().to_string();
+            assert!(
+                failure.contains("cannot add or change an MCP server"),
+                "{failure}"
+            );
+        }
+        assert!(load_in(dir.path(), own, "[tools.mine]\ncomponent = \"x.wasm\"\n").is_err());
+    }
+
+    #[test]
+    fn files_of_a_server_are_denied_and_its_directories_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        for name in ["bin", "data"] {
+            std::fs::create_dir(dir.join(name)).unwrap();
+        }
+        for name in ["bin/srv", "server.js", "s.sh"] {
+            std::fs::write(dir.join(name), "").unwrap();
+        }
+        let own = format!(
+            "[mcp.a]\ncommand = \"srv\"\nargs = [\"./server.js\", \"{}\"]\n[mcp.b]\ncommand = \"./s.sh\"\n",
+            dir.join("data").display()
+        );
+        let settings = load_in(&dir, &own, "").unwrap();
+        let environment = Environment::for_tests(&dir, &[("PATH", "bin")]);
+        let denied = config::own_directories::own_places(&settings, &environment);
+        let is_denied = |name: &str| {
+            denied
+                .iter()
+                .any(|denial| denial.host.components().eq(dir.join(name).components()))
+        };
+        assert!(is_denied("bin/srv") && is_denied("server.js") && is_denied("s.sh"));
+        assert!(!is_denied("data"));
+    }
+}

@@ -1,0 +1,365 @@
+//! Starts the MCP servers of the configuration, and says what is known of their tools.
+//!
+//! A server that does not start is a warning, unless it is required: a run goes on without its tools.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use toolcell_core::event::DataFlow;
+use toolcell_core::suggest::nearest;
+use toolcell_core::{Secrets, Tool};
+use toolcell_mcp::Identity;
+use toolcell_mcp::client::{Launch, McpServer, Options, StartError};
+use toolcell_sandbox::Digest;
+
+use crate::approval::terminal::Known;
+use crate::components::keyring::Keyring;
+use crate::components::loader::Loaded;
+use crate::components::{lock, secrets, tool_lint};
+use crate::config::mcp::EnvValue;
+use crate::config::{McpSettings, Settings};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::mcp::lock::{Difference, LockedServer};
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Variables that every server gets: without them most programs do not find their parts.
+const INHERITED: [&str; 2] = ["PATH", "HOME"];
+
+/// Maximum length of the output of a failed server that is shown, in characters.
+const MAX_OUTPUT: usize = 1_000;
+
+/// Servers that run. Dropping them ends their processes.
+#[derive(Default)]
+pub(crate) struct Servers(Vec<Running>);
+
+/// A server that runs.
+pub(crate) struct Running {
+    /// Settings of the server.
+    pub(crate) settings: McpSettings,
+    /// Tools that are offered.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    server: Arc<McpServer>,
+    /// Lint findings for its descriptions.
+    findings: Vec<String>,
+}
+
+/// Divides names into those of components and the servers among them. Without names, all enabled servers are used.
+pub(crate) fn select(names: &[String], settings: &Settings) -> (Vec<String>, Vec<McpSettings>) {
+    let (servers, components): (Vec<_>, Vec<_>) =
+        (names.iter().cloned()).partition(|name| settings.mcp.contains_key(name));
+    let is_used = |server: &&McpSettings| match names.is_empty() {
+        true => server.enabled.value,
+        false => servers.contains(&server.name),
+    };
+    (
+        components,
+        settings.mcp.values().filter(is_used).cloned().collect(),
+    )
+}
+
+impl Servers {
+    /// Starts servers at the same time, each within its own time. The names of their tools must differ from those of
+    /// `components`.
+    ///
+    /// # Errors
+    /// Returns an error if a required server does not start, or the user cancels.
+    pub(crate) async fn start(
+        wanted: Vec<McpSettings>,
+        components: &[Loaded],
+        settings: &Settings,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        if wanted.is_empty() {
+            return Ok(Self::default());
+        }
+        let known = secrets::read(settings, environment)?;
+        let starting = wanted.into_iter().map(|wanted| {
+            let known = &known;
+            async move {
+                let started = start(&wanted, known, settings, environment).await;
+                (wanted, started)
+            }
+        });
+        let started = {
+            let _activity = console.activity("starting MCP servers");
+            tokio::select! {
+                started = join_all(starting) => started,
+                () = interrupted() => {
+                    return Err(Failure::new(Exit::Cancelled, "cancelled while MCP servers were starting"));
+                }
+            }
+        };
+        let mut servers = Vec::new();
+        for (settings, started) in started {
+            match started {
+                Ok(server) => servers.push(Running::new(settings, server)),
+                Err(failure) if settings.required => {
+                    return Err(failure.why(text!("it is required\n{}", settings.command.origin.point_at())));
+                }
+                Err(failure) => console.note(text!("warning: {}", failure.to_string())),
+            }
+        }
+        let mut servers = Self(servers);
+        servers.check_names(components, console);
+        servers.check_descriptions(components);
+        Ok(servers)
+    }
+
+    /// Servers that run.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Running> {
+        self.0.iter()
+    }
+
+    /// Lint findings of all servers.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().flat_map(|running| &running.findings)
+    }
+
+    /// Facts about each tool that an approval question shows.
+    pub(crate) fn known(&self) -> BTreeMap<String, Known> {
+        let known = self.0.iter().flat_map(|running| {
+            let tools = running.tools.iter();
+            tools.map(|tool| (tool.spec().name.to_string(), running.known(tool.as_ref())))
+        });
+        known.collect()
+    }
+
+    /// Withholds tools whose definitions are not those of the lock file, if it has their server, and shows what changed.
+    pub(crate) fn withhold_changed(
+        &mut self,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<(), Failure> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let locked = lock::servers(environment)?;
+        for running in &mut self.0 {
+            let Some(locked) = locked.get(&running.settings.name) else {
+                continue;
+            };
+            let mut withheld: BTreeSet<String> = BTreeSet::new();
+            for Difference { tool, what, lines } in locked.differences(&LockedServer::of(running)) {
+                // A changed command is what the user wrote.
+                let Some(tool) = tool else { continue };
+                console.note(text!(
+                    "warning: the tool `{}` of the MCP server `{}` is not offered: {} since `{}` was written",
+                    tool,
+                    running.settings.name,
+                    what,
+                    lock::FILE
+                ));
+                for line in lines {
+                    console.note(text!("  {}", line));
+                }
+                withheld.insert(tool);
+            }
+            running
+                .tools
+                .retain(|tool| !withheld.contains(tool.spec().name.as_str()));
+            if !withheld.is_empty() {
+                console.note("to accept the changes: toolcell lock");
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all servers: each can end by itself in a short time.
+    pub(crate) async fn stop(&self) {
+        join_all(self.0.iter().map(|running| running.server.stop())).await;
+    }
+
+    /// Says which tools are not offered. A tool with the name of one of a component is not.
+    fn check_names(&mut self, components: &[Loaded], console: &Console) {
+        let mut taken: BTreeMap<String, String> = BTreeMap::new();
+        for loaded in components {
+            for tool in &loaded.tools {
+                taken.insert(
+                    tool.spec().name.to_string(),
+                    format!("the component `{}`", loaded.settings.name),
+                );
+            }
+        }
+        for Running {
+            settings,
+            server,
+            tools,
+            ..
+        } in &mut self.0
+        {
+            for left in server.left_out() {
+                console.note(text!(
+                    "warning: the tool `{}` of the MCP server `{}` is not offered: {}",
+                    left.tool,
+                    settings.name,
+                    left.reason
+                ));
+            }
+            tools.retain(|tool| {
+                let name = tool.spec().name.to_string();
+                let Some(owner) = taken.get(&name) else {
+                    taken.insert(name, format!("the MCP server `{}`", settings.name));
+                    return true;
+                };
+                console.note(text!(
+                    "warning: the tool `{}` of the MCP server `{}` is not offered: {} has a tool of this name",
+                    name,
+                    settings.name,
+                    owner
+                ));
+                false
+            });
+        }
+    }
+
+    fn check_descriptions(&mut self, components: &[Loaded]) {
+        let of_components = components.iter().flat_map(|loaded| &loaded.tools);
+        let of_servers = self.0.iter().flat_map(|running| &running.tools);
+        let all: Vec<String> = of_components
+            .chain(of_servers)
+            .map(|tool| tool.spec().name.to_string())
+            .collect();
+        for running in &mut self.0 {
+            let specs = running.tools.iter().map(|tool| tool.spec());
+            running.findings = tool_lint::findings_in_component(specs, &all);
+        }
+    }
+}
+
+impl Running {
+    fn new(settings: McpSettings, server: Arc<McpServer>) -> Self {
+        Self {
+            settings,
+            tools: server.tools(),
+            server,
+            findings: Vec::new(),
+        }
+    }
+
+    /// Data-flow labels of its tools, combined with those of the hooks.
+    pub(crate) fn flows(&self, hooks: DataFlow) -> impl Iterator<Item = (String, DataFlow)> {
+        let flow = self.settings.flow.union(hooks);
+        self.tools
+            .iter()
+            .map(move |tool| (tool.spec().name.to_string(), flow))
+    }
+
+    fn known(&self, tool: &dyn Tool) -> Known {
+        let settings = &self.settings;
+        let digest = |value: serde_json::Value| Digest::of(value.to_string().as_bytes());
+        let env: Vec<&String> = settings.env.keys().collect();
+        Known {
+            digest: digest(json!([settings.command.value, settings.arguments, tool.spec()])).to_string(),
+            access: digest(json!([settings.directory, env, settings.flow])).hex(),
+            component: settings.name.clone(),
+            reach: vec![text!(
+                "do anything that you can: it is an MCP server outside of every cell, the program `{}`",
+                settings.command_line()
+            )],
+            findings: self.findings.clone(),
+        }
+    }
+}
+
+async fn start(
+    server: &McpSettings,
+    known: &Secrets,
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<Arc<McpServer>, Failure> {
+    let fail = || {
+        Failure::new(
+            Exit::Config,
+            text!("the MCP server `{}` did not start", server.name),
+        )
+    };
+    let program = server.program.clone().ok_or_else(|| {
+        fail()
+            .why(text!("there is no program `{}` in PATH", server.command.value))
+            .hint("install it, or set `command` to its path")
+    })?;
+    let secrets = secrets_of(server, known, settings)
+        .map_err(|failure| failure.why(text!("it is for the MCP server `{}`", server.name)))?;
+    let launch = Launch {
+        program,
+        arguments: server.arguments.iter().map(OsString::from).collect(),
+        environment: variables(server, &secrets, environment),
+        directory: server.directory.clone(),
+    };
+    let options = Options {
+        only: server.only.clone(),
+        except: server.except.clone(),
+        start_timeout: server.start_timeout,
+        call_timeout: server.call_timeout,
+        trusts_annotations: server.trusts_annotations,
+        redactor: secrets.redactor(),
+        ..Options::new(server.name.as_str())
+    };
+    let identity = Identity {
+        name: "toolcell".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        instructions: None,
+    };
+    McpServer::start(launch, options, identity)
+        .await
+        .map_err(|StartError { error, output }| {
+            let failure = fail().because(error);
+            let failure = match output.as_str() {
+                "" => failure,
+                output => failure.why(text!("it wrote: {}", output).excerpt(MAX_OUTPUT)),
+            };
+            failure.hint(text!("to see it alone: {}", server.command_line()))
+        })
+}
+
+/// Adds the secrets of the server that are in the keyring, and refuses one without a value.
+fn secrets_of(server: &McpSettings, known: &Secrets, settings: &Settings) -> Result<Secrets, Failure> {
+    let secrets = secrets::with_keyring(known, settings, server.secrets(), &Keyring::of_system())?;
+    let Some(missing) = server.secrets().find(|name| secrets.get(name).is_none()) else {
+        return Ok(secrets);
+    };
+    let failure = Failure::new(Exit::Config, text!("the secret `{}` has no value", missing));
+    let names: Vec<&str> = settings.secrets.keys().map(String::as_str).collect();
+    Err(
+        match (names.contains(&missing), nearest(missing, &names).first()) {
+            (false, Some(near)) => failure.hint(text!("did you mean `{}`?", near)),
+            (false, None) => failure.hint(text!("say where it is: [secrets.{}] env = \"VARIABLE\"", missing)),
+            (true, _) => failure.hint("set its variable, or store it in its file"),
+        },
+    )
+}
+
+/// The whole environment of a server.
+fn variables(server: &McpSettings, secrets: &Secrets, environment: &Environment) -> Vec<(String, OsString)> {
+    let inherited = INHERITED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), environment.var_os(name)?)));
+    let own = server.env.iter().filter_map(|(name, value)| {
+        let value = match value {
+            EnvValue::Text(text) => text.as_str(),
+            EnvValue::Secret(name) => secrets.get(&name.secret)?.expose(),
+        };
+        Some((name.clone(), OsString::from(value)))
+    });
+    inherited.chain(own).collect()
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn interrupted() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

@@ -1,0 +1,344 @@
+//! Definitions of a server's tools, checked like those of a component.
+//!
+//! What a server says about itself is not trusted: without the user's word a tool counts as destructive, and its
+//! annotations are left out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcell_core::tool::Hints;
+use toolcell_core::{Schema, ToolName, ToolSpec};
+
+use super::error::{ServerError, excerpt};
+use super::server::Options;
+
+/// Maximum number of tools of one server that are offered. More would fill the context of a model before its first token.
+pub const MAX_TOOLS: usize = 128;
+
+/// Maximum size of a description, in bytes: about 2,500 tokens.
+pub const MAX_DESCRIPTION: usize = 10 << 10;
+
+/// Maximum size of a title, in bytes.
+pub const MAX_TITLE: usize = 256;
+
+/// A tool of a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Definition {
+    /// Its name on the server.
+    pub remote: String,
+    /// Its definition in our form, under its own name here.
+    pub spec: Arc<ToolSpec>,
+}
+
+/// A tool of a server that is not offered, against the will of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name on the server.
+    pub tool: String,
+    /// Reason why it is not offered.
+    pub reason: String,
+}
+
+/// Reads a list of tools. A tool that cannot be offered is left out, with the reason, and the others stay.
+///
+/// # Errors
+/// Fails if more tools than [`MAX_TOOLS`] would be offered.
+pub(super) fn read(
+    listed: Vec<Value>,
+    options: &Options,
+) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
+    let mut by_name: BTreeMap<ToolName, Definition> = BTreeMap::new();
+    let mut left_out = Vec::new();
+    let mut missing = options.only.clone().unwrap_or_default();
+    let mut leave_out = |tool: &str, reason: String| {
+        // A server could list any number of tools that cannot be used.
+        if left_out.len() < MAX_TOOLS {
+            left_out.push(LeftOut {
+                tool: excerpt(tool),
+                reason,
+            });
+        }
+    };
+    let mut collisions: Vec<ToolName> = Vec::new();
+    for mut tool in listed {
+        options.redactor.json(&mut tool);
+        let Some(remote) = tool["name"].as_str().filter(|name| !name.is_empty()) else {
+            leave_out("", "it has no name".into());
+            continue;
+        };
+        missing.retain(|name| name != remote);
+        if !options.offers(remote) {
+            continue;
+        }
+        let definition = match definition(&tool, remote, options) {
+            Ok(definition) => definition,
+            Err(reason) => {
+                leave_out(remote, reason);
+                continue;
+            }
+        };
+        let name = definition.spec.name.clone();
+        match by_name.get(&name) {
+            Some(other) => {
+                let reason = format!("`{}` has the name `{name}`, too", excerpt(&other.remote));
+                leave_out(remote, reason);
+                collisions.push(name);
+            }
+            None => _ = by_name.insert(name, definition),
+        }
+        if by_name.len() > MAX_TOOLS {
+            let reason = format!("has more than {MAX_TOOLS} tools; choose among them with `only`");
+            return Err(ServerError::invalid("tools/list", reason));
+        }
+    }
+    for name in collisions {
+        if let Some(first) = by_name.remove(&name) {
+            leave_out(&first.remote, format!("another tool has the name `{name}`, too"));
+        }
+    }
+    for name in missing {
+        leave_out(&name, "the server has no such tool, which `only` names".into());
+    }
+    Ok((by_name.into_values().collect(), left_out))
+}
+
+fn definition(tool: &Value, remote: &str, options: &Options) -> Result<Definition, String> {
+    let text = |key: &str, limit: usize| match &tool[key] {
+        Value::Null => Ok(None),
+        Value::String(text) if text.len() <= limit => Ok(Some(text.clone())),
+        Value::String(text) => {
+            let size = text.len();
+            Err(format!("its {key} has {size} bytes, more than {limit}"))
+        }
+        _ => Err(format!("its {key} is not a text")),
+    };
+    let input = Schema::for_arguments(&tool["inputSchema"].to_string()).map_err(|error| {
+        format!(
+            "its input schema cannot be used: {}",
+            toolcell_core::error_chain(&error)
+        )
+    })?;
+    let output = match &tool["outputSchema"] {
+        Value::Null => None,
+        schema => Some(Schema::parse(&schema.to_string()).map_err(|error| {
+            format!(
+                "its output schema cannot be used: {}",
+                toolcell_core::error_chain(&error)
+            )
+        })?),
+    };
+    let title = match text("title", MAX_TITLE)? {
+        Some(title) => Some(title),
+        None => tool["annotations"]["title"]
+            .as_str()
+            .filter(|title| title.len() <= MAX_TITLE)
+            .map(str::to_owned),
+    };
+    Ok(Definition {
+        remote: remote.to_owned(),
+        spec: Arc::new(ToolSpec {
+            name: local_name(&options.name, remote)?,
+            title,
+            description: text("description", MAX_DESCRIPTION)?.unwrap_or_default(),
+            input: Arc::new(input),
+            output: output.map(Arc::new),
+            hints: hints(&tool["annotations"], options.trusts_annotations),
+            annotations: BTreeMap::new(),
+        }),
+    })
+}
+
+/// The name of a tool here: that of its server and its own, with `_` for characters that no provider accepts.
+fn local_name(server: &str, remote: &str) -> Result<ToolName, String> {
+    let is_accepted = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let own: String = remote
+        .chars()
+        .map(|c| if is_accepted(c) { c } else { '_' })
+        .collect();
+    ToolName::new(format!("{server}_{own}")).map_err(|_| {
+        format!(
+            "with the name of its server it has more than {} characters",
+            ToolName::MAX_LEN
+        )
+    })
+}
+
+fn hints(annotations: &Value, is_trusted: bool) -> Hints {
+    let has = |hint: &str| is_trusted.then(|| annotations[hint].as_bool()).flatten();
+    let read_only = has("readOnlyHint").unwrap_or(false);
+    Hints {
+        read_only,
+        // The defaults of the protocol.
+        destructive: has("destructiveHint").unwrap_or(!read_only),
+        idempotent: has("idempotentHint").unwrap_or(false),
+        open_world: has("openWorldHint").unwrap_or(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn options() -> Options {
+        Options::new("srv")
+    }
+
+    fn tool(name: &str) -> Value {
+        json!({"name": name, "description": "For tests.", "inputSchema": {"type": "object"}})
+    }
+
+    fn names(read: &[Definition]) -> Vec<&str> {
+        read.iter().map(|tool| tool.spec.name.as_str()).collect()
+    }
+
+    fn reasons(left_out: &[LeftOut]) -> Vec<String> {
+        left_out
+            .iter()
+            .map(|left| format!("{}: {}", left.tool, left.reason))
+            .collect()
+    }
+
+    #[test]
+    fn name_of_tool_begins_with_that_of_its_server() {
+        let (read, left_out) = read(vec![tool("list"), tool("a.b/ü"), tool("9")], &options()).unwrap();
+        assert_eq!(names(&read), ["srv_9", "srv_a_b__", "srv_list"]);
+        assert_eq!(read[1].remote, "a.b/ü");
+        assert_eq!(left_out, []);
+    }
+
+    #[test]
+    fn name_is_kept_up_to_its_limit() {
+        let longest = "x".repeat(ToolName::MAX_LEN - 4);
+        let listed = vec![tool(&longest), tool(&format!("{longest}y"))];
+        let (read, left_out) = read(listed, &options()).unwrap();
+        assert_eq!((read.len(), left_out.len()), (1, 1));
+        assert!(
+            left_out[0].reason.contains("more than 64 characters"),
+            "{left_out:?}"
+        );
+    }
+
+    #[test]
+    fn tools_of_one_name_are_left_out_and_both_are_named() {
+        let (read, left_out) = read(vec![tool("a.b"), tool("a/b"), tool("c")], &options()).unwrap();
+        assert_eq!(names(&read), ["srv_c"]);
+        assert_eq!(
+            reasons(&left_out),
+            [
+                "a/b: `a.b` has the name `srv_a_b`, too",
+                "a.b: another tool has the name `srv_a_b`, too",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_and_except_choose_among_the_tools() {
+        let all = || ["a", "b", "c"].map(tool).to_vec();
+        let chosen = |options: &Options| {
+            let (read, left_out) = read(all(), options).unwrap();
+            (names(&read).join(" "), reasons(&left_out))
+        };
+        let mut options = options();
+        options.except = vec!["b".into(), "x".into()];
+        assert_eq!(chosen(&options), ("srv_a srv_c".into(), vec![]));
+        options.only = Some(vec!["a".into(), "b".into(), "d".into()]);
+        let missing = "d: the server has no such tool, which `only` names".to_owned();
+        assert_eq!(chosen(&options), ("srv_a".into(), vec![missing]));
+        options.only = Some(vec![]);
+        assert_eq!(chosen(&options), (String::new(), vec![]));
+    }
+
+    #[test]
+    fn tools_are_offered_up_to_their_number() {
+        let some = |count: usize| read((0..count).map(|i| tool(&format!("t{i}"))).collect(), &options());
+        assert_eq!(some(MAX_TOOLS).unwrap().0.len(), MAX_TOOLS);
+        let error = some(MAX_TOOLS + 1).unwrap_err().to_string();
+        assert!(
+            error.contains("more than 128 tools; choose among them with `only`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn definition_beyond_a_limit_is_left_out_with_the_reason() {
+        let with = |key: &str, value: Value| {
+            let mut tool = tool("t");
+            tool[key] = value;
+            let (read, left_out) = read(vec![tool, json!({"name": 1}), json!(1)], &options()).unwrap();
+            assert_eq!(
+                left_out
+                    .iter()
+                    .filter(|left| left.reason == "it has no name")
+                    .count(),
+                2
+            );
+            (read.len(), left_out[0].reason.clone())
+        };
+        for (key, value) in [
+            ("description", json!("x".repeat(MAX_DESCRIPTION))),
+            ("title", json!("x".repeat(MAX_TITLE))),
+            ("outputSchema", json!({"type": "array"})),
+        ] {
+            assert_eq!(with(key, value).0, 1, "{key}");
+        }
+        for (key, value, reason) in [
+            (
+                "description",
+                json!("x".repeat(MAX_DESCRIPTION + 1)),
+                "its description has 10241 bytes",
+            ),
+            ("description", json!(1), "its description is not a text"),
+            (
+                "title",
+                json!("x".repeat(MAX_TITLE + 1)),
+                "its title has 257 bytes",
+            ),
+            (
+                "inputSchema",
+                json!({"type": "string"}),
+                "its input schema cannot be used",
+            ),
+            ("inputSchema", Value::Null, "its input schema cannot be used"),
+            (
+                "inputSchema",
+                json!({"type": "object", "$ref": "http://x"}),
+                "its input schema cannot be used",
+            ),
+            (
+                "outputSchema",
+                json!({"type": 1}),
+                "its output schema cannot be used",
+            ),
+        ] {
+            let (count, why) = with(key, value);
+            assert!(count == 0 && why.starts_with(reason), "{key}: {why}");
+        }
+    }
+
+    #[test]
+    fn annotations_count_only_if_the_user_trusts_them() {
+        let mut listed = tool("t");
+        listed["annotations"] = json!({"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false});
+        let hints = |trusts| {
+            let mut options = options();
+            options.trusts_annotations = trusts;
+            read(vec![listed.clone()], &options).unwrap().0[0].spec.hints
+        };
+        let untrusted = Hints {
+            read_only: false,
+            destructive: true,
+            idempotent: false,
+            open_world: true,
+        };
+        let trusted = Hints {
+            read_only: true,
+            destructive: false,
+            idempotent: true,
+            open_world: false,
+        };
+        assert_eq!((hints(false), hints(true)), (untrusted, trusted));
+    }
+}

@@ -1,0 +1,118 @@
+//! Errors of servers.
+
+use std::sync::Arc;
+
+use toolcell_core::ToolError;
+
+use crate::version::Version;
+
+/// Maximum size of a text of a server in an error, in bytes.
+const MAX_TEXT: usize = 1 << 10;
+
+/// Failure of a server, or of one request to it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The process could not be started.
+    #[error("could not start `{program}`")]
+    Spawn {
+        /// Path of the program.
+        program: String,
+        /// Cause.
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    /// The server closed its output, or could not be written to.
+    #[error("the server ended{}", status.as_ref().map_or_else(String::new, |status| format!(" ({status})")))]
+    Ended {
+        /// Exit status of its process, if known.
+        status: Option<String>,
+    },
+    /// The server did not answer in time.
+    #[error("no answer to `{method}` within {ms} ms")]
+    Timeout {
+        /// Method of the request.
+        method: String,
+        /// Time limit, in milliseconds.
+        ms: u64,
+    },
+    /// The server answered with an error of the protocol.
+    #[error("`{method}` was answered with the error {code}: {message}")]
+    Answered {
+        /// Method of the request.
+        method: String,
+        /// Code of JSON-RPC.
+        code: i64,
+        /// Message of the server.
+        message: String,
+    },
+    /// The answer is not one to this request.
+    #[error("the answer to `{method}` {reason}")]
+    Invalid {
+        /// Method of the request.
+        method: String,
+        /// Defect of the answer.
+        reason: String,
+    },
+    /// The server speaks no version of the protocol that is supported.
+    #[error("it speaks version `{0}` of the protocol, which is not supported; supported are {versions}", versions = versions())]
+    Version(String),
+    /// The server sent too much that nobody asked for.
+    #[error(
+        "the server sent more than {} messages without being asked",
+        super::link::MAX_UNASKED
+    )]
+    Flood,
+}
+
+fn versions() -> String {
+    Version::ALL.map(Version::as_str).join(", ")
+}
+
+/// The beginning of a text of a server.
+pub(super) fn excerpt(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    match text.len() > end {
+        true => format!("{}…", &text[..end]),
+        false => text.to_owned(),
+    }
+}
+
+impl ServerError {
+    pub(super) fn invalid(method: &str, reason: impl Into<String>) -> Self {
+        Self::Invalid {
+            method: method.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Returns the error of a call, as the model reads it.
+    pub(super) fn of_call(&self, server: &str) -> ToolError {
+        match self {
+            Self::Answered {
+                code: -32602,
+                message,
+                ..
+            } => ToolError::invalid(message.clone()),
+            Self::Answered { message, code, .. } => ToolError::Failed {
+                message: format!("the MCP server `{server}` answered with the error {code}: {message}"),
+            },
+            Self::Invalid { reason, .. } => ToolError::Failed {
+                message: format!("the answer of the MCP server `{server}` {reason}"),
+            },
+            Self::Timeout { ms, .. } => ToolError::Unavailable {
+                message: format!(
+                    "the MCP server `{server}` did not answer within {ms} ms; whether the call had an effect is unknown"
+                ),
+            },
+            Self::Ended { .. } | Self::Flood => ToolError::Unavailable {
+                message: format!(
+                    "the MCP server `{server}` ended during the call; whether the call had an effect is unknown"
+                ),
+            },
+            Self::Spawn { .. } | Self::Version(_) => ToolError::Unavailable {
+                message: format!("the MCP server `{server}` could not be started"),
+            },
+        }
+    }
+}

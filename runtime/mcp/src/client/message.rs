@@ -1,0 +1,278 @@
+//! Messages of a server, parsed from one line.
+
+use serde_json::{Map, Value, json};
+use toolcell_core::json::{MAX_ARGUMENT_DEPTH, parse_nested};
+
+use super::error::excerpt;
+use super::link::MAX_VALUES;
+use crate::message::RequestId;
+
+/// Maximum nesting of a message: a structured result of the depth of arguments, inside of the result of a response.
+const MAX_DEPTH: usize = MAX_ARGUMENT_DEPTH + 3;
+
+/// A message of a server.
+#[derive(Debug, PartialEq)]
+pub(super) enum Received {
+    /// Answer to a request of ours.
+    Answer { id: i64, answer: Answer },
+    /// A request of the server.
+    Request { id: RequestId, method: String },
+    /// A notification.
+    Notification {
+        method: String,
+        params: Map<String, Value>,
+    },
+    /// Anything else.
+    Nonsense,
+}
+
+/// Content of an answer.
+#[derive(Debug, PartialEq)]
+pub(super) enum Answer {
+    Result(Value),
+    Error {
+        code: i64,
+        message: String,
+    },
+    /// The answer cannot be read, for this reason.
+    Invalid(String),
+}
+
+/// Parses a line.
+pub(super) fn parse(line: &[u8]) -> Received {
+    let Ok(text) = std::str::from_utf8(line) else {
+        return Received::Nonsense;
+    };
+    if values(line) > MAX_VALUES {
+        let reason = format!("has more than {MAX_VALUES} values");
+        return unreadable(text, reason);
+    }
+    match parse_nested(text, MAX_DEPTH) {
+        Ok(Value::Object(object)) => of_object(object),
+        Ok(_) => Received::Nonsense,
+        Err(error) => unreadable(text, format!("is not accepted: {error}")),
+    }
+}
+
+/// Maximum number of values that a JSON text can have, without parsing it: parsed, each takes up to a hundred bytes.
+fn values(text: &[u8]) -> usize {
+    let (mut count, mut in_string, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' | b':' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// An answer that cannot be read fails its own request, if it can be told which that is.
+fn unreadable(text: &str, reason: String) -> Received {
+    #[derive(serde::Deserialize)]
+    struct WithId {
+        id: i64,
+        #[serde(default)]
+        method: Option<serde::de::IgnoredAny>,
+    }
+    match serde_json::from_str::<WithId>(text) {
+        Ok(WithId { id, method: None }) => Received::Answer {
+            id,
+            answer: Answer::Invalid(reason),
+        },
+        _ => Received::Nonsense,
+    }
+}
+
+fn of_object(mut object: Map<String, Value>) -> Received {
+    let id = object.get("id").and_then(RequestId::of);
+    let method = match object.remove("method") {
+        Some(Value::String(method)) => Some(method),
+        Some(_) => return Received::Nonsense,
+        None => None,
+    };
+    match (id, method) {
+        (Some(id), Some(method)) => Received::Request { id, method },
+        (None, Some(method)) => {
+            let params = match object.remove("params") {
+                Some(Value::Object(params)) => params,
+                _ => Map::new(),
+            };
+            Received::Notification { method, params }
+        }
+        (Some(RequestId::Number(id)), None) => Received::Answer {
+            id,
+            answer: answer(object),
+        },
+        (Some(RequestId::Text(_)) | None, None) => Received::Nonsense,
+    }
+}
+
+fn answer(mut object: Map<String, Value>) -> Answer {
+    match (object.remove("result"), object.remove("error")) {
+        (Some(result), None) => Answer::Result(result),
+        (None, Some(error)) => Answer::Error {
+            code: error["code"].as_i64().unwrap_or_default(),
+            message: excerpt(error["message"].as_str().unwrap_or("no message")),
+        },
+        _ => Answer::Invalid("has neither a result nor an error, or both".into()),
+    }
+}
+
+/// Writes a request.
+pub(super) fn request(id: i64, method: &str, params: &Value) -> Vec<u8> {
+    line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+}
+
+/// Writes a notification.
+pub(super) fn notification(method: &str, params: &Value) -> Vec<u8> {
+    line(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+}
+
+/// Writes the response to a request of the server: an empty result, or the refusal of its method.
+pub(super) fn response(id: &RequestId, method: &str) -> Vec<u8> {
+    let id = serde_json::to_value(id).unwrap_or_default();
+    line(&match method {
+        "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
+        _ => {
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "not supported by this client" } })
+        }
+    })
+}
+
+fn line(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Received {
+        parse(line.as_bytes())
+    }
+
+    #[test]
+    fn answers_requests_and_notifications_are_told_apart() {
+        let answered = |answer| Received::Answer { id: 1, answer };
+        for (line, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#,
+                answered(Answer::Result(json!({"a": 1}))),
+            ),
+            (
+                r#"{"id":1,"error":{"code":-32601,"message":"no"}}"#,
+                answered(Answer::Error {
+                    code: -32601,
+                    message: "no".into(),
+                }),
+            ),
+            (
+                r#"{"id":1,"error":1}"#,
+                answered(Answer::Error {
+                    code: 0,
+                    message: "no message".into(),
+                }),
+            ),
+            (
+                r#"{"id":1}"#,
+                answered(Answer::Invalid(
+                    "has neither a result nor an error, or both".into(),
+                )),
+            ),
+            (
+                r#"{"id":"x","method":"ping"}"#,
+                Received::Request {
+                    id: RequestId::Text("x".into()),
+                    method: "ping".into(),
+                },
+            ),
+            (
+                r#"{"method":"n","params":[1]}"#,
+                Received::Notification {
+                    method: "n".into(),
+                    params: Map::new(),
+                },
+            ),
+            (r#"{"id":"1","result":{}}"#, Received::Nonsense),
+            (r#"{"id":1,"method":1}"#, Received::Nonsense),
+            (r#"[{"id":1,"result":{}}]"#, Received::Nonsense),
+            ("Listening on port 80", Received::Nonsense),
+            ("", Received::Nonsense),
+        ] {
+            assert_eq!(parsed(line), expected, "{line}");
+        }
+        assert_eq!(parse(b"{\"id\":1,\"result\":\"\xff\"}"), Received::Nonsense);
+    }
+
+    #[test]
+    fn unreadable_answer_fails_its_own_request() {
+        for line in [
+            r#"{"id":7,"result":{"a":1,"a":2}}"#,
+            r#"{"id":7,"result":{"a":1e400}}"#,
+            &format!(r#"{{"result":{}{},"id":7}}"#, "[".repeat(70), "]".repeat(70)),
+        ] {
+            match parsed(line) {
+                Received::Answer {
+                    id: 7,
+                    answer: Answer::Invalid(reason),
+                } => {
+                    assert!(reason.starts_with("is not accepted: "), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn message_has_a_limited_number_of_values() {
+        // Names count as values, and so does an empty list.
+        let of = |values: usize| {
+            let list = "0,".repeat(values - 6) + "0";
+            parsed(&format!(r#"{{"id":7,"result":[{list}]}}"#))
+        };
+        assert!(matches!(
+            of(MAX_VALUES),
+            Received::Answer {
+                id: 7,
+                answer: Answer::Result(_)
+            }
+        ));
+        let reason = format!("has more than {MAX_VALUES} values");
+        let refused = Received::Answer {
+            id: 7,
+            answer: Answer::Invalid(reason),
+        };
+        assert!(of(MAX_VALUES + 1) == refused);
+        // Inside of a text nothing is a value.
+        let text = ",[{:".repeat(MAX_VALUES);
+        let of_text = parsed(&format!(r#"{{"id":7,"result":"\"{text}"}}"#));
+        assert!(matches!(
+            of_text,
+            Received::Answer {
+                answer: Answer::Result(_),
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn requests_of_a_server_are_refused() {
+        let answered = |method| {
+            let line = response(&RequestId::Number(4), method);
+            serde_json::from_slice::<Value>(&line).unwrap()
+        };
+        assert_eq!(answered("ping")["result"], json!({}));
+        for method in ["sampling/createMessage", "elicitation/create", "roots/list", "x"] {
+            let answer = answered(method);
+            assert_eq!(
+                (&answer["id"], &answer["error"]["code"]),
+                (&json!(4), &json!(-32601))
+            );
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Client of MCP servers: their tools become [`Tool`](toolcell_core::Tool)s.
+//!
+//! A server is an external program, outside of every cell. What it sends is bounded and checked like the output of
+//! a component, and nothing that it does ends a run: a server that crashes, hangs, floods or answers nonsense fails its
+//! own calls only.
+//!
+//! | concept | module |
+//! |---|---|
+//! | a server: started, restarted, its tools and calls | `server` |
+//! | its process and the group of it | `process` |
+//! | one connection: requests, answers, and what nobody asked for | `link`, `message` |
+//! | negotiation of the version, lists of tools | `session` |
+//! | definitions and results in our form | `definition`, `content` |
+//! | one tool of a server | `tool` |
+
+mod content;
+mod definition;
+mod error;
+mod link;
+mod message;
+mod process;
+mod server;
+mod session;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+pub use content::MAX_RESULT_BYTES;
+pub use definition::{Definition, LeftOut, MAX_DESCRIPTION, MAX_TITLE, MAX_TOOLS};
+pub use error::ServerError;
+pub use link::{MAX_ANSWER_BYTES, MAX_UNASKED, MAX_VALUES};
+pub use process::{Launch, MAX_OUTPUT_TAIL, end_all_processes};
+pub use server::{MAX_RESTART_DELAY, McpServer, Options, RESTART_DELAY, StartError};
+pub use session::MAX_PAGES;

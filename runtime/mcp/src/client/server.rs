@@ -1,0 +1,394 @@
+//! A server: started, restarted after a crash, and asked to run calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use toolcell_core::redact::Redactor;
+use toolcell_core::tool::CallObserver;
+use toolcell_core::{Secrets, Tool, ToolError, ToolSpec};
+
+use super::definition::{self, Definition, LeftOut};
+use super::error::ServerError;
+use super::link::Link;
+use super::process::{Launch, Process};
+use super::session::Session;
+use super::tool::ServerTool;
+use crate::server::Identity;
+
+/// Pause before a server that ended is started again. It doubles with each further failure in a row.
+pub const RESTART_DELAY: Duration = Duration::from_millis(500);
+
+/// Maximum pause before a server is started again.
+pub const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
+
+/// Maximum pause that a call waits for; before a longer one it fails at once.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// Settings of a server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Name of the server, with which the names of its tools begin.
+    pub name: String,
+    /// Names of its tools that are offered, as the server calls them; `None` means all.
+    pub only: Option<Vec<String>>,
+    /// Names of its tools that are not offered, as the server calls them.
+    pub except: Vec<String>,
+    /// Time in which it starts and lists its tools.
+    pub start_timeout: Duration,
+    /// Time limit of a call.
+    pub call_timeout: Duration,
+    /// True if its annotations are taken as hints.
+    pub trusts_annotations: bool,
+    /// Removes the secrets that the server got from what it returns.
+    pub redactor: Redactor,
+}
+
+impl Options {
+    /// Default settings of a server with this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            only: None,
+            except: Vec::new(),
+            start_timeout: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(60),
+            trusts_annotations: false,
+            redactor: Secrets::default().redactor(),
+        }
+    }
+
+    pub(super) fn offers(&self, tool: &str) -> bool {
+        let is_it = |name: &String| name == tool;
+        self.only.as_ref().is_none_or(|only| only.iter().any(is_it)) && !self.except.iter().any(is_it)
+    }
+}
+
+/// Streams to and from a server.
+pub(super) struct Streams {
+    pub(super) input: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) output: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(super) process: Option<Process>,
+}
+
+/// Starts a server.
+pub(super) type Connect = dyn Fn() -> Result<Streams, ServerError> + Send + Sync;
+
+/// A server that did not start.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{error}")]
+pub struct StartError {
+    /// Cause.
+    #[source]
+    pub error: ServerError,
+    /// The end of what it wrote to its standard error, without secrets. Text of the server.
+    pub output: String,
+}
+
+/// A server. Dropping it ends its process group.
+pub struct McpServer {
+    pub(super) options: Options,
+    identity: Identity,
+    connect: Box<Connect>,
+    definitions: Vec<Definition>,
+    left_out: Vec<LeftOut>,
+    state: Mutex<State>,
+    /// Failures since the last answer.
+    failures: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    live: Option<Arc<Live>>,
+    /// Time before which it is not started again.
+    ready_at: Option<Instant>,
+    /// Tools whose definitions are not those of the start, by their names on the server.
+    changed: BTreeSet<String>,
+}
+
+struct Live {
+    session: Session,
+    process: StdMutex<Option<Process>>,
+}
+
+impl McpServer {
+    /// Starts the process of a server, and reads the definitions of its tools.
+    ///
+    /// # Errors
+    /// Fails if it does not start in time, speaks no supported version, or has too many tools.
+    pub async fn start(
+        launch: Launch,
+        options: Options,
+        identity: Identity,
+    ) -> Result<Arc<Self>, StartError> {
+        let (name, redactor) = (options.name.clone(), options.redactor.clone());
+        Self::connect(
+            Box::new(move || launch.start(&name, &redactor)),
+            options,
+            identity,
+        )
+        .await
+    }
+
+    pub(super) async fn connect(
+        connect: Box<Connect>,
+        options: Options,
+        identity: Identity,
+    ) -> Result<Arc<Self>, StartError> {
+        let mut server = Self {
+            options,
+            identity,
+            connect,
+            definitions: Vec::new(),
+            left_out: Vec::new(),
+            state: Mutex::default(),
+            failures: AtomicU32::new(0),
+        };
+        let (live, definitions, left_out) = server.open().await?;
+        server.state.get_mut().live = Some(Arc::new(live));
+        server.definitions = definitions;
+        server.left_out = left_out;
+        Ok(Arc::new(server))
+    }
+
+    /// Name of the server in the configuration.
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// Definitions of the tools that are offered, by name. They stay those of the start.
+    pub fn definitions(&self) -> &[Definition] {
+        &self.definitions
+    }
+
+    /// Tools that are not offered because something is wrong with them.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Returns the tools of the server.
+    pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
+        let tool = |definition: &Definition| -> Arc<dyn Tool> {
+            Arc::new(ServerTool::new(self.clone(), definition.clone()))
+        };
+        self.definitions.iter().map(tool).collect()
+    }
+
+    /// Ends the server: it can end by itself in a short time after its input was closed.
+    pub async fn stop(&self) {
+        let live = self.state.lock().await.live.take();
+        if let Some(live) = live {
+            live.session.link.close(ServerError::Ended { status: None });
+            let process = live.take_process();
+            if let Some(process) = process {
+                process.end().await;
+            }
+        }
+    }
+
+    /// Starts it and lists its tools, within the time of a start.
+    async fn open(&self) -> Result<(Live, Vec<Definition>, Vec<LeftOut>), StartError> {
+        let deadline = Instant::now() + self.options.start_timeout;
+        let mut opened = self.attempt(deadline, true).await;
+        // A server of an older version can end at a request that it does not know.
+        if let Err(StartError {
+            error: ServerError::Ended { .. },
+            ..
+        }) = &opened
+        {
+            opened = self.attempt(deadline, false).await;
+        }
+        opened
+    }
+
+    async fn attempt(
+        &self,
+        deadline: Instant,
+        discover: bool,
+    ) -> Result<(Live, Vec<Definition>, Vec<LeftOut>), StartError> {
+        let streams = (self.connect)().map_err(|error| StartError {
+            error,
+            output: String::new(),
+        })?;
+        let Streams {
+            input,
+            output,
+            process,
+        } = streams;
+        let link = Link::start(input, output);
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let opened = async {
+            let session = Session::open(link, self.identity.clone(), left(), discover).await?;
+            let listed = session.tools(left()).await?;
+            let (definitions, left_out) = definition::read(listed, &self.options)?;
+            Ok((session, definitions, left_out))
+        };
+        match opened.await {
+            Ok((session, definitions, left_out)) => {
+                let process = StdMutex::new(process);
+                Ok((Live { session, process }, definitions, left_out))
+            }
+            Err(error) => Err(failed(error, process).await),
+        }
+    }
+
+    /// Runs a call.
+    pub(super) async fn call(
+        &self,
+        definition: &Definition,
+        arguments: Map<String, Value>,
+        limit: Duration,
+        observer: Arc<dyn CallObserver>,
+    ) -> Result<Value, ToolError> {
+        let deadline = Instant::now() + limit;
+        let name = &self.options.name;
+        let too_late = |_| ToolError::Unavailable {
+            message: format!("the MCP server `{name}` was not ready in time; nothing was called"),
+        };
+        let live = tokio::time::timeout(limit, self.live(definition))
+            .await
+            .map_err(too_late)??;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let called = live
+            .session
+            .call(&definition.remote, arguments, left, observer)
+            .await;
+        match &called {
+            Ok(_) | Err(ServerError::Answered { .. } | ServerError::Invalid { .. }) => {
+                self.failures.store(0, Ordering::Relaxed);
+            }
+            Err(error) => tracing::warn!(server = name, %error, "a call to an MCP server failed"),
+        }
+        called.map_err(|error| error.of_call(name))
+    }
+
+    /// Returns the running server with the definitions of the start, started again if it ended.
+    async fn live(&self, definition: &Definition) -> Result<Arc<Live>, ToolError> {
+        let mut state = self.state.lock().await;
+        if state
+            .live
+            .as_ref()
+            .is_some_and(|live| live.session.link.end().is_some())
+        {
+            state.live = None;
+            state.ready_at = Some(Instant::now() + self.delay());
+        }
+        let live = match &state.live {
+            Some(live) => {
+                let live = live.clone();
+                if live.session.link.take_stale() {
+                    let listed = self.list(&live).await;
+                    if listed.is_err() {
+                        live.session.link.set_stale();
+                    }
+                    state.changed = self.changed(&listed.map_err(|error| error.of_call(self.name()))?);
+                }
+                live
+            }
+            None => {
+                self.wait(state.ready_at).await?;
+                let (live, definitions, _) = match self.open().await {
+                    Ok(opened) => opened,
+                    Err(failure) => {
+                        tracing::warn!(server = self.options.name, error = %failure, "an MCP server did not start");
+                        state.ready_at = Some(Instant::now() + self.delay());
+                        return Err(self.not_running());
+                    }
+                };
+                tracing::info!(server = self.options.name, "an MCP server was started again");
+                state.changed = self.changed(&definitions);
+                let live = Arc::new(live);
+                state.live = Some(live.clone());
+                live
+            }
+        };
+        if state.changed.contains(&definition.remote) {
+            return Err(self.refused(&definition.spec));
+        }
+        Ok(live)
+    }
+
+    async fn list(&self, live: &Live) -> Result<Vec<Definition>, ServerError> {
+        let listed = live.session.tools(self.options.start_timeout).await?;
+        Ok(definition::read(listed, &self.options)?.0)
+    }
+
+    /// Tools that are not defined as at the start.
+    fn changed(&self, now: &[Definition]) -> BTreeSet<String> {
+        let now: BTreeMap<&str, &Definition> = now.iter().map(|tool| (tool.remote.as_str(), tool)).collect();
+        let changed = self
+            .definitions
+            .iter()
+            .filter(|tool| now.get(tool.remote.as_str()) != Some(tool));
+        changed.map(|tool| tool.remote.clone()).collect()
+    }
+
+    fn refused(&self, spec: &ToolSpec) -> ToolError {
+        let hint = format!(
+            "the MCP server `{}` changed the definition of `{}` while it was in use; begin again to review the new one",
+            self.options.name, spec.name
+        );
+        ToolError::denied(
+            "the definition of this tool has changed since it was offered",
+            Some(hint),
+        )
+    }
+
+    fn not_running(&self) -> ToolError {
+        ToolError::Unavailable {
+            message: format!(
+                "the MCP server `{}` is not running; nothing was called",
+                self.options.name
+            ),
+        }
+    }
+
+    /// Counts a failure, and returns the pause after it.
+    fn delay(&self) -> Duration {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).min(16);
+        (RESTART_DELAY * 2_u32.pow(failures)).min(MAX_RESTART_DELAY)
+    }
+
+    async fn wait(&self, ready_at: Option<Instant>) -> Result<(), ToolError> {
+        let Some(ready_at) = ready_at else { return Ok(()) };
+        if ready_at.saturating_duration_since(Instant::now()) > MAX_WAIT {
+            return Err(self.not_running());
+        }
+        tokio::time::sleep_until(ready_at).await;
+        Ok(())
+    }
+}
+
+impl Live {
+    fn take_process(&self) -> Option<Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Adds what the process tells about its end.
+async fn failed(error: ServerError, process: Option<Process>) -> StartError {
+    match (error, process) {
+        (ServerError::Ended { .. }, Some(process)) => {
+            let (status, output) = process.after_end().await;
+            StartError {
+                error: ServerError::Ended { status },
+                output,
+            }
+        }
+        (error, process) => StartError {
+            error,
+            output: process.map(|process| process.tail()).unwrap_or_default(),
+        },
+    }
+}
+
+impl std::fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "McpServer({})", self.options.name)
+    }
+}

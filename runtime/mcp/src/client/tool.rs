@@ -1,0 +1,102 @@
+//! One tool of a server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use toolcell_core::tool::CallObserver;
+use toolcell_core::{
+    BoxFuture, CallContext, CallResult, Receipt, RemainingBudget, Tool, ToolCall, ToolError, ToolSpec,
+};
+
+use super::content::{self, MAX_RESULT_BYTES};
+use super::definition::Definition;
+use super::server::McpServer;
+
+/// A tool of a server. Its calls run outside of every cell.
+pub(super) struct ServerTool {
+    server: Arc<McpServer>,
+    definition: Definition,
+}
+
+impl ServerTool {
+    pub(super) fn new(server: Arc<McpServer>, definition: Definition) -> Self {
+        Self { server, definition }
+    }
+
+    async fn run(&self, call: ToolCall, cx: &CallContext) -> Result<CallResult, ToolError> {
+        cx.observer.check_start()?;
+        let left = cx.observer.left();
+        let time = left.call_ms.map_or(Duration::MAX, Duration::from_millis);
+        let bytes = left
+            .bytes
+            .map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let limit = self.server.options.call_timeout.min(time);
+        let mut called = self
+            .server
+            .call(&self.definition, call.arguments, limit, cx.observer.clone())
+            .await?;
+        // Before a schema is checked, whose mismatches show parts of values.
+        self.server.options.redactor.json(&mut called);
+        content::result(&called, &self.definition.spec, bytes.min(MAX_RESULT_BYTES))
+    }
+}
+
+impl Tool for ServerTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.definition.spec
+    }
+
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
+        Box::pin(async move {
+            let mut running = Running {
+                receipt: Receipt {
+                    bytes_in: Value::Object(call.arguments.clone()).to_string().len() as u64,
+                    server: Some(self.server.name().to_owned()),
+                    ..Receipt::default()
+                },
+                begun: Instant::now(),
+                observer: Some(cx.observer.clone()),
+            };
+            let mut result = CallResult::from(self.run(call, &cx).await);
+            let mut receipt = running.end();
+            receipt.bytes_out = result.byte_len() as u64;
+            result.receipt = Some(receipt);
+            self.server.options.redactor.result(&mut result);
+            result
+        })
+    }
+
+    fn max_use(&self) -> RemainingBudget {
+        RemainingBudget {
+            call_ms: Some(u64::try_from(self.server.options.call_timeout.as_millis()).unwrap_or(u64::MAX)),
+            bytes: Some(MAX_RESULT_BYTES as u64),
+            ..RemainingBudget::NOTHING
+        }
+    }
+}
+
+/// A call in progress; if it is dropped, its receipt goes to its observer.
+struct Running {
+    receipt: Receipt,
+    begun: Instant,
+    observer: Option<Arc<dyn CallObserver>>,
+}
+
+impl Running {
+    fn end(&mut self) -> Receipt {
+        self.observer = None;
+        let mut receipt = std::mem::take(&mut self.receipt);
+        receipt.wall_us = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        receipt
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(observer) = self.observer.take() {
+            observer.receipt(self.end());
+        }
+    }
+}

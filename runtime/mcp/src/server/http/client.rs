@@ -1,0 +1,139 @@
+//! Client of the server, known by its token, and what all of its requests share.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::Token;
+use super::sessions::Sessions;
+use crate::message::{self, Incoming, RpcError};
+use crate::server::Server;
+use crate::server::call::MAX_RUNNING;
+use crate::server::connection::SessionState;
+use crate::server::in_flight::{Load, MAX_IN_FLIGHT_BYTES};
+use crate::server::outbox::MAX_UNREAD_BYTES;
+
+/// Maximum number of requests of a client that are not answered, including streams. Beyond it the status is 429.
+pub const MAX_REQUESTS: usize = 128;
+
+/// Maximum size of the messages to all clients that are not written yet, in bytes, counted as for [`MAX_UNREAD_BYTES`]. Each
+/// client has an equal share of it, or [`MAX_UNREAD_BYTES`] if that is more. Beyond its share, results wait with their calls.
+pub const MAX_HTTP_UNREAD_BYTES: usize = 128 << 20;
+
+/// Maximum number of calls of all clients that run at a time. Each client has an equal share of it, at least one and at most
+/// [`MAX_RUNNING`], so that no others take the cells that a client needs. Further calls wait.
+pub const MAX_HTTP_RUNNING: usize = 64;
+
+/// Size of a message beyond which it is parsed on a thread of its own, in bytes: a worker parses this much in about a
+/// millisecond.
+const PARSED_ON_WORKER: usize = 64 << 10;
+
+/// Client with its token, and what all of its requests share.
+pub(super) struct Client {
+    /// `None` if no token is required.
+    pub(super) token: Option<Token>,
+    pub(super) server: Server,
+    pub(super) sessions: Sessions,
+    load: Arc<Load>,
+    running: Arc<Semaphore>,
+    pub(super) requests: Arc<Semaphore>,
+    /// Room of the messages that are not written.
+    pub(super) unread: Arc<Semaphore>,
+    /// Memory of the messages that are not handled yet: of those that are read, and of parsed ones whose answers have no room.
+    pub(super) messages: Arc<Semaphore>,
+    /// Permit to parse a large message: a client occupies one thread with them.
+    parsing: Semaphore,
+}
+
+impl Client {
+    /// Creates one of `all` clients.
+    pub(super) fn new(token: Option<Token>, server: Server, all: usize) -> Self {
+        Self {
+            token,
+            server,
+            sessions: Sessions::default(),
+            load: Arc::default(),
+            running: Arc::new(Semaphore::new(running_of(all))),
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            unread: Arc::new(Semaphore::new(unread_of(all))),
+            messages: Arc::new(Semaphore::new(MAX_IN_FLIGHT_BYTES)),
+            parsing: Semaphore::new(1),
+        }
+    }
+
+    pub(super) fn state(&self, is_stateless: bool) -> Arc<SessionState> {
+        SessionState::new(self.load.clone(), self.running.clone(), is_stateless)
+    }
+
+    /// Parses a message. Large ones leave the worker to others meanwhile.
+    pub(super) async fn parse(&self, body: Vec<u8>) -> Incoming {
+        if body.len() <= PARSED_ON_WORKER {
+            return message::parse(&body);
+        }
+        let _turn = self.parsing.acquire().await;
+        let parsed = tokio::task::spawn_blocking(move || message::parse(&body)).await;
+        parsed.unwrap_or_else(|_| Incoming::Invalid(None, RpcError::internal()))
+    }
+
+    /// True if nothing of the client is held, which is one of `all`.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self, all: usize) -> bool {
+        self.unread.available_permits() == unread_of(all)
+            && self.messages.available_permits() == MAX_IN_FLIGHT_BYTES
+    }
+}
+
+/// Room for the messages of each of some clients that are not written, in bytes.
+fn unread_of(clients: usize) -> usize {
+    (MAX_HTTP_UNREAD_BYTES / clients.max(1)).max(MAX_UNREAD_BYTES)
+}
+
+/// Number of calls of each of some clients that run at a time.
+fn running_of(clients: usize) -> usize {
+    (MAX_HTTP_RUNNING / clients.max(1)).clamp(1, MAX_RUNNING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::testing::{Seen, server_of, tools};
+
+    #[test]
+    fn room_for_messages_is_divided_among_clients() {
+        for (clients, share) in [
+            (1, 128 << 20),
+            (2, 64 << 20),
+            (8, 16 << 20),
+            (9, 16 << 20),
+            (64, 16 << 20),
+        ] {
+            assert_eq!(unread_of(clients), share, "{clients}");
+        }
+    }
+
+    #[test]
+    fn running_calls_are_divided_among_clients() {
+        for (clients, share) in [(1, 32), (2, 32), (3, 21), (4, 16), (33, 1), (64, 1), (65, 1)] {
+            assert_eq!(running_of(clients), share, "{clients}");
+        }
+    }
+
+    #[tokio::test]
+    async fn large_message_is_parsed_off_the_worker() {
+        let gate = Arc::new(Semaphore::new(0));
+        let server = server_of(tools(&gate), Arc::new(Seen::default()));
+        let client = Client::new(None, server, 1);
+        for (length, on_worker) in [(PARSED_ON_WORKER, true), (PARSED_ON_WORKER + 1, false)] {
+            let mut message = br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_vec();
+            message.resize(length, b' ');
+            let mut parsed = std::pin::pin!(client.parse(message));
+            let first = futures_util::poll!(parsed.as_mut());
+            assert_eq!(first.is_ready(), on_worker, "{length}");
+            let message = match first {
+                std::task::Poll::Ready(message) => message,
+                std::task::Poll::Pending => parsed.await,
+            };
+            assert!(matches!(message, Incoming::Request(request) if request.method == "ping"));
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Requests over HTTP: from the path to the exchange of messages.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hyper::body::Incoming as IncomingBody;
+use hyper::header::{ALLOW, AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{self, Answer};
+use super::client::{Client, MAX_REQUESTS};
+use super::headers::{self, SESSION, Takes, VERSION};
+use super::peer::Peer;
+use super::sessions::OpenSession;
+use super::{Access, MAX_CONNECTIONS, Metrics, Reached, request_body};
+use crate::lines::MAX_MESSAGE_BYTES;
+use crate::message::{self, Incoming, RpcError, excerpt};
+use crate::server::DRAIN;
+use crate::server::connection::Connection;
+use crate::server::in_flight::{MAX_IN_FLIGHT_BYTES, memory_of_message};
+use crate::server::outbox::Outbox;
+use crate::version::Version;
+
+/// Path of the messages.
+pub const PATH: &str = "/mcp";
+
+/// Maximum number of all requests in progress, including cancelled ones that have not ended. The end of the last one is
+/// known from it.
+const ALL: u32 = 512;
+const _: () = assert!(ALL as usize == 2 * MAX_CONNECTIONS);
+
+/// Server of all connections.
+pub(crate) struct Endpoint {
+    clients: Vec<Client>,
+    reached: Reached,
+    metrics: Arc<Metrics>,
+    exchanges: Arc<Semaphore>,
+    /// Cancelled when the requests in progress are given up.
+    stopped: CancellationToken,
+}
+
+/// Request that is answered with an error.
+struct Refused(StatusCode, Vec<u8>);
+
+impl Refused {
+    fn new(status: StatusCode, reason: &str) -> Self {
+        let error = RpcError::invalid_request(reason);
+        Self(status, message::error(None, &error))
+    }
+
+    fn response(self) -> Response<Answer> {
+        let Self(status, error) = self;
+        let mut response = answer::message(status, error);
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::METHOD_NOT_ALLOWED => {
+                headers.insert(ALLOW, HeaderValue::from_static("POST, DELETE"));
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// Message of a request, its session, and whether it begins one.
+struct Exchange {
+    message: Incoming,
+    session: OpenSession,
+    begins_session: bool,
+}
+
+impl Endpoint {
+    pub(crate) fn new(access: Access, reached: Reached, metrics: Arc<Metrics>) -> Self {
+        let clients = match access {
+            Access::Open(server) => vec![Client::new(None, server, 1)],
+            Access::Tokens(tokens) => {
+                let all = tokens.len();
+                let clients = tokens.into_iter();
+                clients
+                    .map(|(token, server)| Client::new(Some(token), server, all))
+                    .collect()
+            }
+        };
+        Self {
+            clients,
+            reached,
+            metrics,
+            exchanges: Arc::new(Semaphore::new(ALL as usize)),
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    /// True if no token is required.
+    pub(crate) fn is_open(&self) -> bool {
+        self.clients.iter().any(|client| client.token.is_none())
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Takes the room of all messages that are not written.
+    #[cfg(test)]
+    pub(crate) fn fill(&self) -> Vec<OwnedSemaphorePermit> {
+        let all = self.clients.iter().map(|client| {
+            let room = client.unread.clone();
+            let whole = u32::try_from(room.available_permits()).unwrap();
+            room.try_acquire_many_owned(whole).unwrap()
+        });
+        all.collect()
+    }
+
+    /// True if no request is in progress, and no message waits.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.clients
+            .iter()
+            .all(|client| client.is_idle(self.clients.len()))
+            && self.exchanges.available_permits() == ALL as usize
+    }
+
+    /// Cancels the requests in progress.
+    pub(crate) fn cancel(&self) {
+        self.stopped.cancel();
+    }
+
+    /// Waits until the receipts of all requests are recorded.
+    pub(crate) async fn ended(&self) {
+        let _ = tokio::time::timeout(2 * DRAIN, self.exchanges.acquire_many(ALL)).await;
+    }
+
+    /// Answers a request to `address`.
+    pub(crate) async fn respond(
+        &self,
+        request: Request<IncomingBody>,
+        address: SocketAddr,
+        is_stopping: bool,
+        peer: &Peer,
+    ) -> Response<Answer> {
+        let response = match self.route(request, address, is_stopping, peer).await {
+            Ok(response) => response,
+            Err(refused) => refused.response(),
+        };
+        self.metrics.responded(response.status().as_u16());
+        response
+    }
+
+    async fn route(
+        &self,
+        request: Request<IncomingBody>,
+        address: SocketAddr,
+        is_stopping: bool,
+        peer: &Peer,
+    ) -> Result<Response<Answer>, Refused> {
+        if !headers::is_for(request.headers(), address, &self.reached) {
+            let reason = "the request is for another host, or comes from a page of another origin";
+            return Err(Refused::new(StatusCode::FORBIDDEN, reason));
+        }
+        let is_get = request.method() == Method::GET;
+        match request.uri().path() {
+            PATH => {}
+            "/healthz" if is_get => return Ok(answer::text(StatusCode::OK, "ok\n".into())),
+            "/readyz" if is_get && is_stopping => {
+                return Ok(answer::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into()));
+            }
+            "/readyz" if is_get => return Ok(answer::text(StatusCode::OK, "ok\n".into())),
+            "/metrics" if is_get => {
+                self.client(request.headers())?;
+                let sessions = self.clients.iter().map(|client| client.sessions.count()).sum();
+                return Ok(answer::text(StatusCode::OK, self.metrics.render(sessions)));
+            }
+            _ => {
+                return Err(Refused::new(
+                    StatusCode::NOT_FOUND,
+                    "there is nothing at this path",
+                ));
+            }
+        }
+        let client = self.client(request.headers())?;
+        peer.is_of_client();
+        match *request.method() {
+            Method::POST => self.post(client, request, peer).await,
+            Method::DELETE => {
+                let id = headers::only(request.headers(), SESSION);
+                if id.is_some_and(|id| client.sessions.remove(id)) {
+                    return Ok(answer::status(StatusCode::NO_CONTENT));
+                }
+                Err(no_session())
+            }
+            _ => Err(Refused::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "messages are sent with POST",
+            )),
+        }
+    }
+
+    /// Returns the client whose token the request carries.
+    fn client(&self, headers: &HeaderMap) -> Result<&Client, Refused> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let header = values.next().filter(|_| values.next().is_none());
+        let header = header.map_or(&b""[..], HeaderValue::as_bytes);
+        let mut found = None;
+        // All of them are compared, so that the time tells nothing about which it is.
+        for client in &self.clients {
+            if client.token.as_ref().is_none_or(|token| token.is_in(header)) {
+                found = Some(client);
+            }
+        }
+        let reason = "the request needs a valid bearer token";
+        found.ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, reason))
+    }
+
+    async fn post(
+        &self,
+        client: &Client,
+        request: Request<IncomingBody>,
+        peer: &Peer,
+    ) -> Result<Response<Answer>, Refused> {
+        let places = (
+            client.requests.clone().try_acquire_owned(),
+            self.exchanges.clone().try_acquire_owned(),
+        );
+        let (Ok(own), Ok(all)) = places else {
+            let reason = format!("{MAX_REQUESTS} requests are not answered yet; wait for one");
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &reason));
+        };
+        let (parts, body) = request.into_parts();
+        if !headers::is_json(&parts.headers) {
+            let reason = "the content type is `application/json`";
+            return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+        }
+        let takes = headers::takes(&parts.headers);
+        if !takes.json && !takes.events {
+            let reason = "the answer is of type `application/json` or `text/event-stream`";
+            return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+        }
+        let (body, held) = request_body::read(body, &client.messages)
+            .await
+            .map_err(|status| {
+                let reason = match status {
+                    StatusCode::PAYLOAD_TOO_LARGE => {
+                        format!("the message has more than {MAX_MESSAGE_BYTES} bytes")
+                    }
+                    StatusCode::TOO_MANY_REQUESTS => unhandled(),
+                    _ => "the body of the request is not complete".to_owned(),
+                };
+                Refused::new(status, &reason)
+            })?;
+        let message = client.parse(body).await;
+        let memory = memory_of_message(&message).min(MAX_IN_FLIGHT_BYTES);
+        let memory = u32::try_from(memory).unwrap_or(u32::MAX);
+        drop(held);
+        let Ok(parsed) = client.messages.clone().try_acquire_many_owned(memory) else {
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &unhandled()));
+        };
+        let exchange = self.exchange(client, &parts.headers, message, takes)?;
+        Ok(self
+            .answer(client, exchange, takes, [own, all], parsed, peer)
+            .await)
+    }
+
+    /// Finds out the session of a message, and checks the headers.
+    fn exchange(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+        message: Incoming,
+        takes: Takes,
+    ) -> Result<Exchange, Refused> {
+        let stated = headers::only(headers, VERSION);
+        let with_session =
+            stated.is_none_or(|name| Version::named(name).is_some_and(|version| !version.is_stateless()));
+        let in_body = match &message {
+            Incoming::Request(request) => headers::version_in(&request.params),
+            _ => None,
+        };
+        if !with_session || in_body.is_some() {
+            if let Incoming::Request(request) = &message {
+                let schema = |name: &str| client.server.0.catalog.schema_of(name);
+                let id = &request.id;
+                headers::check(headers, request, schema)
+                    .map_err(|error| Refused(StatusCode::BAD_REQUEST, message::error(Some(id), &error)))?;
+            }
+            return Ok(Exchange {
+                message,
+                session: OpenSession {
+                    state: client.state(true),
+                    ended: self.stopped.child_token(),
+                },
+                begins_session: false,
+            });
+        }
+        headers::check_in_session(headers, &message)
+            .map_err(|error| Refused(StatusCode::BAD_REQUEST, message::error(None, &error)))?;
+        let begins_session = matches!(&message, Incoming::Request(request) if request.method == "initialize");
+        let session = match headers.get(SESSION) {
+            None if begins_session => OpenSession {
+                state: client.state(false),
+                ended: self.stopped.child_token(),
+            },
+            None => {
+                let reason = "the request has no session; begin one with `initialize`, or state the version in `_meta`";
+                let id = match &message {
+                    Incoming::Request(request) => Some(&request.id),
+                    _ => None,
+                };
+                let error = message::error(id, &RpcError::invalid_request(reason));
+                return Err(Refused(StatusCode::BAD_REQUEST, error));
+            }
+            Some(_) => {
+                let id = headers::only(headers, SESSION);
+                id.and_then(|id| client.sessions.get(id)).ok_or_else(no_session)?
+            }
+        };
+        if let (Some(stated), Some(version)) = (stated, session.state.version())
+            && stated != version.as_str()
+        {
+            let reason = format!(
+                "the session has protocol version {}, not `{}`",
+                version.as_str(),
+                excerpt(stated)
+            );
+            return Err(Refused::new(StatusCode::BAD_REQUEST, &reason));
+        }
+        if matches!(message, Incoming::Batch(_)) && !takes.events {
+            let reason = "a batch is answered with `text/event-stream`";
+            return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+        }
+        Ok(Exchange {
+            message,
+            session,
+            begins_session,
+        })
+    }
+
+    /// Carries out an exchange. It ends with the response: a client that closes its connection cancels its calls.
+    async fn answer(
+        &self,
+        client: &Client,
+        exchange: Exchange,
+        takes: Takes,
+        places: [OwnedSemaphorePermit; 2],
+        parsed: OwnedSemaphorePermit,
+        peer: &Peer,
+    ) -> Response<Answer> {
+        let Exchange {
+            message,
+            session,
+            begins_session,
+        } = exchange;
+        let has_session = session.state.version().is_some();
+        let (outbox, unwritten) = Outbox::within(client.unread.clone(), takes.events);
+        let mut connection = Connection::new(client.server.0.clone(), session.state.clone(), outbox.clone());
+        let (ended, stopped, closed) = (session.ended.clone(), self.stopped.clone(), peer.closed());
+        let carried_out = tokio::spawn(async move {
+            let work = async {
+                // It fails only if the client reads nothing, and its connection is closed then.
+                let _ = connection.handle(message).await;
+                // What a call keeps of it is counted with the call.
+                drop(parsed);
+                connection.answered().await;
+            };
+            tokio::select! {
+                () = work => {}
+                () = outbox.closed() => {}
+                () = closed.cancelled() => {}
+                () = ended.cancelled() => {}
+                () = stopped.cancelled() => {}
+            }
+            drop(outbox);
+            connection.end(DRAIN).await;
+            drop(places);
+        });
+        drop(carried_out);
+        let mut response = answer::of_exchange(unwritten, takes.events).await;
+        if begins_session && !has_session && session.state.version().is_some() {
+            let id = client.sessions.add(session);
+            if let Ok(id) = HeaderValue::from_str(&id) {
+                response.headers_mut().insert(SESSION, id);
+            }
+        } else if has_session
+            && response.status().is_client_error()
+            && response.status() == StatusCode::NOT_FOUND
+        {
+            // To a client with a session, this status would tell that the session has ended.
+            *response.status_mut() = StatusCode::OK;
+        }
+        response
+    }
+}
+
+fn unhandled() -> String {
+    format!("the messages that are not handled take {MAX_IN_FLIGHT_BYTES} bytes; wait for one")
+}
+
+fn no_session() -> Refused {
+    Refused::new(StatusCode::NOT_FOUND, "there is no such session, or it has ended")
+}

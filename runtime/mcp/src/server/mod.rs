@@ -1,0 +1,98 @@
+//! Server of tools: one connection for each client.
+
+mod call;
+mod catalog;
+mod connection;
+pub(crate) mod http;
+mod in_flight;
+mod outbox;
+mod question;
+mod result;
+mod state;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::Tool;
+
+use crate::lines::Lines;
+use catalog::Catalog;
+use connection::{Connection, SessionState};
+use outbox::Outbox;
+use state::ServerState;
+
+pub use call::{LOG_KEY, MAX_RUNNING};
+pub use catalog::{DuplicateTool, PAGE_TOOLS};
+pub use connection::{MAX_BATCH, MAX_BATCHES};
+pub use in_flight::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
+pub use outbox::{BATCH_PART_BYTES, MAX_STALL, MAX_UNREAD_BYTES, MAX_UNREAD_WITH_NOTIFICATION};
+pub use question::{MAX_QUESTIONS, QUESTION_TIME};
+pub use result::RECEIPT_KEY;
+pub use state::{Identity, ServerObserver};
+
+/// Maximum time to write the last messages after the end of the input, for a client that does not read.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Serves tools to clients of the Model Context Protocol.
+#[derive(Clone)]
+pub struct Server(pub(crate) Arc<ServerState>);
+
+impl Server {
+    /// Creates a server.
+    ///
+    /// # Errors
+    /// Fails if two tools have the same name.
+    pub fn new(
+        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+        identity: Identity,
+        observer: Arc<dyn ServerObserver>,
+    ) -> Result<Self, DuplicateTool> {
+        let catalog = Catalog::new(tools)?;
+        Ok(Self(Arc::new(ServerState::new(catalog, identity, observer))))
+    }
+
+    /// Serves one client: one JSON message on each line, in both directions. Returns at the end of the input, when the
+    /// output is closed, or when `stop` is cancelled; calls that still run are cancelled then, and their receipts are
+    /// reported to the observer.
+    ///
+    /// # Errors
+    /// Fails if the input or the output fails. A closed output is not an error.
+    pub async fn serve<R, W>(&self, input: R, output: W, stop: &CancellationToken) -> std::io::Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (outbox, messages) = Outbox::new();
+        let mut writer = tokio::spawn(outbox::write(output, messages));
+        let running = Arc::new(Semaphore::new(MAX_RUNNING));
+        let state = SessionState::new(Arc::default(), running, false);
+        let mut connection = Connection::new(self.0.clone(), state, outbox.clone());
+        let read = tokio::select! {
+            read = connection.read(Lines::new(input)) => read,
+            () = outbox.closed() => Ok(()),
+            () = stop.cancelled() => Ok(()),
+        };
+        connection.end(DRAIN).await;
+        drop(outbox);
+        let written = match tokio::time::timeout(DRAIN, &mut writer).await {
+            Ok(Ok(written)) => written,
+            Ok(Err(failed)) => Err(std::io::Error::other(failed)),
+            Err(_) => {
+                writer.abort();
+                Ok(())
+            }
+        };
+        match written {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+            _ => read,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! State that all connections of a server share: its tools, its description, and the observer of its calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use toolcell_core::tool::LogLine;
+use toolcell_core::{ApprovalRequest, CallResult, ToolCall, ToolName};
+
+use crate::server::catalog::Catalog;
+use crate::server::question::Questions;
+
+/// Description of the server for clients.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// Name of the program.
+    pub name: String,
+    /// Version of the program.
+    pub version: String,
+    /// Instructions for the use of the tools together, for the model; `None` if their descriptions suffice.
+    pub instructions: Option<String>,
+}
+
+/// Observer of the calls of all clients. Its methods must not block.
+pub trait ServerObserver: Send + Sync {
+    /// Returns the question to the user about a call, in the words of the host; `None` if clients are not to ask.
+    fn question(&self, _request: &ApprovalRequest) -> Option<String> {
+        None
+    }
+    /// Called when a call begins, with the arguments as the client sent them.
+    fn started(&self, _call: &ToolCall) {}
+    /// Called with 1 when a call runs after waiting for others, and with -1 when it has run.
+    fn running(&self, _change: i64) {}
+    /// Called for each log line of a tool, including those that the client did not request.
+    fn log(&self, _call: &str, _line: &LogLine) {}
+    /// Called once when a call ends, also if it was cancelled or its client has disconnected.
+    fn finished(&self, _call: &str, _tool: &ToolName, _result: &CallResult) {}
+}
+
+/// State that all connections of a server share.
+pub(crate) struct ServerState {
+    pub(crate) catalog: Catalog,
+    pub(crate) identity: Identity,
+    /// Description of the server in messages.
+    pub(crate) info: Value,
+    pub(crate) observer: Arc<dyn ServerObserver>,
+    /// Questions that are answered by repeating the call.
+    pub(crate) questions: Questions,
+    calls: AtomicU64,
+}
+
+impl ServerState {
+    pub(crate) fn new(catalog: Catalog, identity: Identity, observer: Arc<dyn ServerObserver>) -> Self {
+        Self {
+            catalog,
+            info: json!({ "name": identity.name, "version": identity.version }),
+            identity,
+            observer,
+            questions: Questions::default(),
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the identifier of the next call, unique in the life of the server. The identifiers of clients are not.
+    pub(crate) fn next_call(&self) -> String {
+        format!("call-{}", self.calls.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}

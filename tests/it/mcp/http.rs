@@ -1,0 +1,227 @@
+//! `toolcell mcp serve --http`: clients by their tokens, and the end of the server.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ChildStderr, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{end_of, filed, text};
+use crate::probe::Probe;
+use crate::support::cli_user::User;
+
+/// Server at an address of this machine.
+struct Host {
+    child: Child,
+    address: String,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Host {
+    fn start(user: &User, flags: &[&str]) -> Self {
+        let mut child = user
+            .command(&["mcp", "serve", "--http", "127.0.0.1:0"])
+            .args(flags)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut told = String::new();
+        while !told.ends_with("/mcp`\n") {
+            assert_ne!(stderr.read_line(&mut told).unwrap(), 0, "{told}");
+        }
+        let address = told.rsplit_once("http://").unwrap().1;
+        Self {
+            child,
+            address: address.trim_end_matches("/mcp`\n").to_owned(),
+            stderr,
+        }
+    }
+
+    fn send(&self, message: &Value, token: Option<&str>) -> TcpStream {
+        let body = message.to_string();
+        let method = message["method"].as_str().unwrap();
+        let name = message["params"]["name"].as_str().unwrap_or_default();
+        let authorization = token.map_or(String::new(), |token| {
+            format!("authorization: Bearer {token}\r\n")
+        });
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+             mcp-method: {method}\r\nmcp-name: {name}\r\n{authorization}content-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        stream
+    }
+
+    /// Calls a tool, and returns the status and the answer.
+    fn call(&self, tool: &str, arguments: Value, token: Option<&str>) -> (u16, Value) {
+        let mut answer = String::new();
+        let mut stream = self.send(&call(tool, arguments), token);
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("{answer}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (
+            status,
+            serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")),
+        )
+    }
+
+    /// Stops the server as a service manager does, and returns what it told the user.
+    fn stop(self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(end_of(self.child), Some(0));
+        let mut told = String::new();
+        let mut stderr = self.stderr;
+        stderr.read_to_string(&mut told).unwrap();
+        told
+    }
+}
+
+fn call(tool: &str, arguments: Value) -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+}
+
+#[test]
+fn calls_over_http_have_the_grants_of_the_user() {
+    let user = User::new();
+    user.file("notes.md", "one two three");
+    let host = Host::start(&user, &["--tool", "text", "--grant", "read=."]);
+    let (status, counted) = host.call("text_count", json!({"path": "notes.md"}), None);
+    assert_eq!(status, 200);
+    assert!(text(&counted["result"]).contains("\"words\":3"), "{counted}");
+    host.stop();
+    let host = Host::start(&user, &["--tool", "text"]);
+    let (_, refused) = host.call("text_count", json!({"path": "notes.md"}), None);
+    assert_eq!(refused["result"]["isError"], true);
+    let told = host.stop();
+    assert!(told.contains("--grant text:read=."), "{told}");
+}
+
+#[test]
+fn token_has_a_budget_of_its_own() {
+    let user = User::new();
+    user.configure("[budget]\ncalls = 1\n");
+    let (one, two) = ("1".repeat(32), "2".repeat(32));
+    user.file("tokens", format!("# of the tests\n{one}\n\n{two}\n"));
+    let file = user.work().join("tokens");
+    let flags = ["--tool", "text", "--token-file", "tokens"];
+    for mode in [0o640, 0o604] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut arguments = vec!["mcp", "serve", "--http", "127.0.0.1:0"];
+        arguments.extend(flags);
+        let seen = user.run(&arguments).ended(3);
+        assert!(
+            seen.stderr.contains("other users can read or change it"),
+            "{}",
+            seen.stderr
+        );
+        assert!(seen.stderr.contains("chmod 600"), "{}", seen.stderr);
+    }
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let host = Host::start(&user, &flags);
+    let count = |token: Option<&str>| host.call("text_count", json!({"text": "a b"}), token);
+    assert_eq!(count(None).0, 401);
+    assert_eq!(count(Some(&"3".repeat(32))).0, 401);
+    assert_eq!(count(Some(&one)).1["result"]["isError"], false);
+    let refused = count(Some(&one)).1;
+    assert!(
+        text(&refused["result"]).contains("the budget of calls is used up"),
+        "{refused}"
+    );
+    assert_eq!(count(Some(&two)).1["result"]["isError"], false);
+    let told = host.stop();
+    assert!(!told.contains(&one), "{told}");
+}
+
+#[test]
+fn address_of_other_machines_and_weak_tokens_are_refused() {
+    let user = User::new();
+    let seen = user
+        .run(&["mcp", "serve", "--http", "0.0.0.0:0", "--tool", "text"])
+        .ended(2);
+    assert!(
+        seen.stderr
+            .contains("cannot listen on `0.0.0.0:0` without authentication"),
+        "{}",
+        seen.stderr
+    );
+    user.file("tokens", "short\n");
+    std::fs::set_permissions(user.work().join("tokens"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let flags = [
+        "mcp",
+        "serve",
+        "--http",
+        "127.0.0.1:0",
+        "--tool",
+        "text",
+        "--token-file",
+        "tokens",
+    ];
+    let seen = user.run(&flags).ended(3);
+    assert!(
+        seen.stderr.contains("line 1: it has fewer than 32 characters"),
+        "{}",
+        seen.stderr
+    );
+    assert!(!seen.stderr.contains("short"), "{}", seen.stderr);
+    user.file("tokens", &"0123456789abcdef0123456789abcdef\n".repeat(2));
+    let seen = user.run(&flags).ended(3);
+    assert!(seen.stderr.contains("a token occurs twice"), "{}", seen.stderr);
+    assert!(!seen.stderr.contains("0123456789"), "{}", seen.stderr);
+}
+
+#[test]
+fn closed_connection_ends_its_call_and_files_it() {
+    let user = User::new();
+    user.configure(&format!("[log]\ndir = {:?}\n", user.work().join("log")));
+    user.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let flags = [
+        "--tool",
+        "loop.wasm",
+        "--limit",
+        "wall=600s",
+        "--limit",
+        "fuel=1000T",
+    ];
+    let host = Host::start(&user, &flags);
+    let cells = || {
+        let mut stream = TcpStream::connect(&host.address).unwrap();
+        let address = &host.address;
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut metrics = String::new();
+        stream.read_to_string(&mut metrics).unwrap();
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("toolcell_cells "));
+        line.unwrap().to_owned()
+    };
+    let stream = host.send(&call("probe", json!({})), None);
+    while cells() == "0" {}
+    drop(stream);
+    while cells() != "0" {}
+    host.stop();
+    let finished = filed(&user);
+    assert_eq!(finished.len(), 1, "{finished:?}");
+    assert!(
+        finished[0].to_string().contains("\"kind\":\"cancelled\""),
+        "{finished:?}"
+    );
+}

@@ -1,0 +1,185 @@
+//! Commands of `toolcell chat`.
+
+use serde_json::{Value, json};
+
+use crate::support::cli_user::{Seen, User};
+use crate::support::pty::Terminal;
+
+const SCRIPT: [&str; 5] = ["chat", "--provider", "scripted", "--model", "script.json"];
+
+fn script(user: &User, file: &str, model: &str, texts: &[&str]) {
+    let usage = json!({ "input": 900, "output": 40 });
+    let steps: Vec<Value> = texts
+        .iter()
+        .map(|text| json!({ "text": text, "usage": usage }))
+        .collect();
+    let script = json!({ "model": model, "steps": steps });
+    user.file(file, script.to_string());
+}
+
+fn chat(user: &User, lines: &str) -> Seen {
+    user.run_with_input(&SCRIPT, lines)
+}
+
+fn events(user: &User, kind: &str) -> Vec<Value> {
+    let exported = user.run(&["session", "export", "last"]).ended(0).json_lines();
+    exported
+        .into_iter()
+        .filter(|event| event["type"] == kind)
+        .collect()
+}
+
+#[test]
+fn undo_removes_last_turn_and_cost_still_counts_it() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One.", "Two.", "Three."]);
+    user.configure("[prices.demo]\ninput = 1\noutput = 10\n");
+    let seen = chat(&user, "/undo\nfirst\nsecond\n/undo\n/cost\nthird\n").ended(0);
+    assert!(
+        seen.stderr.contains("has no turn that could be undone"),
+        "{}",
+        seen.stderr
+    );
+    assert!(
+        seen.stderr.contains("removed the last turn (2 messages)"),
+        "{}",
+        seen.stderr
+    );
+    let cost = "2 turns · 0 calls · 1.8 k tokens in, 80 out · cost 0.0026";
+    assert!(seen.stderr.contains(cost), "{}", seen.stderr);
+    assert_eq!(
+        events(&user, "turn_undone"),
+        [json!({ "type": "turn_undone", "removed": 2 })]
+    );
+    assert_eq!(events(&user, "turn_started").len(), 3);
+    let shown = user.run(&["session", "show", "last"]).ended(0);
+    assert!(
+        shown.stderr.contains("the last turn was undone"),
+        "{}",
+        shown.stderr
+    );
+}
+
+#[test]
+fn compact_summarises_now_or_says_why_not() {
+    let user = User::new();
+    script(
+        &user,
+        "script.json",
+        "demo",
+        &["One.", "Two.", "Three.", "All of it.", "Four."],
+    );
+    let seen = chat(&user, "first\n/compact\nsecond\nthird\n/compact\nfourth\n").ended(0);
+    assert!(
+        seen.stderr.contains("too short to be summarised"),
+        "{}",
+        seen.stderr
+    );
+    assert!(
+        seen.stderr
+            .contains("4 older messages were replaced by a summary"),
+        "{}",
+        seen.stderr
+    );
+    assert!(
+        seen.stdout.ends_with("Four.\n") && !seen.stdout.contains("All of it."),
+        "{}",
+        seen.stdout
+    );
+    assert_eq!(events(&user, "compacted")[0]["removed"], 4);
+}
+
+#[test]
+fn model_is_changed_within_a_session() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One."]);
+    script(&user, "other.json", "other", &["Two."]);
+    let lines = "first\n/model absent.json\n/model other.json\nsecond\n/model\n/session\n";
+    let seen = chat(&user, lines).ended(0);
+    assert_eq!(seen.stdout, "One.\nTwo.\n");
+    assert!(seen.stderr.contains("absent.json"), "{}", seen.stderr);
+    let started = events(&user, "turn_started");
+    let models: Vec<&Value> = started.iter().map(|event| &event["model"]).collect();
+    assert_eq!(models, ["demo", "other"]);
+    // A session without turns, and one that is not saved, go on as well.
+    let seen = user
+        .run_with_input(&[&SCRIPT[..], &["--no-session"]].concat(), lines)
+        .ended(0);
+    assert_eq!(seen.stdout, "One.\nTwo.\n");
+    let seen = chat(&user, "/model other.json\nfirst\n").ended(0);
+    assert_eq!(seen.stdout, "Two.\n");
+}
+
+#[test]
+fn attached_file_goes_with_next_message_only() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One.", "Two."]);
+    user.file("notes.txt", "buy milk");
+    let lines = "/attach absent.txt\n/attach\n/attach notes.txt\n/attach\nread\nagain\n";
+    let seen = chat(&user, lines).ended(0);
+    assert!(
+        seen.stderr.contains("there is no file `absent.txt`"),
+        "{}",
+        seen.stderr
+    );
+    assert!(
+        seen.stderr.contains("nothing is attached to the next message"),
+        "{}",
+        seen.stderr
+    );
+    assert!(
+        seen.stderr.contains("`notes.txt` goes with the next message"),
+        "{}",
+        seen.stderr
+    );
+    let sent: Vec<usize> = (events(&user, "turn_started").iter())
+        .map(|event| event["message"]["content"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(sent, [2, 1]);
+}
+
+#[test]
+fn help_lists_commands_and_wrong_ones_are_errors() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One."]);
+    let seen = chat(&user, "/help\n").ended(0);
+    for command in [
+        "/model [NAME]",
+        "/compact",
+        "/clear",
+        "/undo",
+        "/cost",
+        "/tools",
+        "/attach [FILE]",
+    ] {
+        assert!(seen.stderr.contains(command), "{}", seen.stderr);
+    }
+    for wrong in ["/xyzzy", "/undo twice"] {
+        let seen = chat(&user, &format!("{wrong}\n")).ended(2);
+        assert!(seen.stderr.contains("error: "), "{}", seen.stderr);
+    }
+    // A message can begin with a path.
+    let seen = chat(&user, "/etc/hosts is what?\n").ended(0);
+    assert_eq!(seen.stdout, "One.\n");
+}
+
+#[test]
+fn tab_completes_commands_and_file_names() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One."]);
+    user.file("notes.txt", "buy milk");
+    let mut terminal = Terminal::start(&user, &SCRIPT, "xterm", 100, 30);
+    terminal.wait_for("/help shows");
+    terminal.wait_for("› ").keys("/att\t").wait_for("/attach");
+    terminal.keys(" no\t").wait_for("notes.txt");
+    terminal
+        .keys("\r")
+        .wait_for("`notes.txt` goes with the next message");
+    terminal.wait_for("› ").keys("read @no\t").wait_for("@notes.txt");
+    terminal
+        .keys("\r")
+        .wait_for("attached `notes.txt`")
+        .wait_for("One.");
+    terminal.wait_for("› ").keys("/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+}
