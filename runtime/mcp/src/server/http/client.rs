@@ -95,6 +95,8 @@ fn running_of(clients: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
     use crate::server::testing::{Seen, server_of, tools};
 
@@ -126,12 +128,15 @@ mod tests {
         for (length, on_worker) in [(PARSED_ON_WORKER, true), (PARSED_ON_WORKER + 1, false)] {
             let mut message = br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_vec();
             message.resize(length, b' ');
+            // The thread of this client is in use.
+            let other = client.parsing.acquire().await;
             let mut parsed = std::pin::pin!(client.parse(message));
             let first = futures_util::poll!(parsed.as_mut());
             assert_eq!(first.is_ready(), on_worker, "{length}");
+            drop(other);
             let message = match first {
-                std::task::Poll::Ready(message) => message,
-                std::task::Poll::Pending => parsed.await,
+                Poll::Ready(message) => message,
+                Poll::Pending => parsed.await,
             };
             assert!(matches!(message, Incoming::Request(request) if request.method == "ping"));
         }

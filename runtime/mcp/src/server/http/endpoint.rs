@@ -118,6 +118,16 @@ impl Endpoint {
         all.collect()
     }
 
+    /// Takes the room of the messages that are not handled, except for some bytes.
+    #[cfg(test)]
+    pub(crate) fn fill_messages(&self, rest: usize) -> Vec<OwnedSemaphorePermit> {
+        let all = self.clients.iter().map(|client| {
+            let taken = u32::try_from(MAX_IN_FLIGHT_BYTES - rest).unwrap();
+            client.messages.clone().try_acquire_many_owned(taken).unwrap()
+        });
+        all.collect()
+    }
+
     /// True if no request is in progress, and no message waits.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {

@@ -44,7 +44,7 @@ impl Peer {
     }
 
     /// Watches for the end of the input of `stream`, which can lie behind bytes that are not read while a request is
-    /// answered. Never ends: the descriptor is closed with the connection.
+    /// answered; the system shows it if it can hold these bytes. Never ends: the descriptor is closed with the connection.
     pub(crate) async fn watch(&self, stream: std::io::Result<OwnedFd>) -> Infallible {
         let _watched = self.watch_to_end(stream).await;
         std::future::pending().await

@@ -1,11 +1,9 @@
 //! Limits of requests and connections.
 
 use super::*;
-use crate::lines::MAX_MESSAGE_BYTES;
 use crate::server::http::{
     BODY_TIME, HEADER_TIME, MAX_CONNECTIONS, MAX_HEADER_BYTES, MAX_HEADERS, MAX_REQUESTS,
 };
-use crate::server::in_flight::MAX_IN_FLIGHT_BYTES;
 
 fn head(extra: &str) -> String {
     format!("GET /healthz HTTP/1.1\r\nhost: {ADDRESS}\r\nconnection: close\r\n{extra}\r\n")
@@ -91,31 +89,17 @@ async fn requests_of_a_client_are_limited_in_number() {
 #[tokio::test]
 async fn bodies_of_a_client_are_limited_in_total_size() {
     let host = Host::start();
-    let length = MAX_MESSAGE_BYTES;
-    let fitting = MAX_IN_FLIGHT_BYTES / length;
-    let mut incomplete = Vec::new();
-    for id in 0..=fitting {
-        let mut stream = host.open();
-        let head = format!(
-            "POST /mcp HTTP/1.1\r\nhost: {ADDRESS}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    let others = host.server.0.fill_messages(10);
+    for (length, status) in [(10, 400), (11, 429)] {
+        assert_eq!(
+            host.post(&[], "x".repeat(length)).await.status,
+            status,
+            "{length}"
         );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        if id == fitting {
-            // The others leave as many bytes as they are.
-            let mut answer = [0; 12];
-            stream.write_all(&vec![b' '; fitting + 1]).await.unwrap();
-            stream.read_exact(&mut answer).await.unwrap();
-            assert_eq!(answer, *b"HTTP/1.1 429");
-        } else {
-            stream.write_all(&vec![b' '; length - 1]).await.unwrap();
-            incomplete.push(stream);
-        }
     }
-    drop(incomplete);
-    while !host.server.0.is_idle() {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(host.current(1, "tools/list", json!({})).await.status, 200);
+    drop(others);
+    assert_eq!(host.post(&[], "x".repeat(11)).await.status, 400);
+    assert!(host.server.0.is_idle());
 }
 
 #[tokio::test]
