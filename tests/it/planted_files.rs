@@ -97,6 +97,27 @@ fn symlinked_lock_is_neither_read_nor_written_through() {
 }
 
 #[test]
+fn file_that_is_no_lock_is_not_replaced_by_one() {
+    let user = User::new();
+    user.file("toolcell.lock", "my own list\n");
+    let seen = user.run(&["lock", "--tool", "text"]).ended(3);
+    assert!(
+        seen.stderr.contains("that `toolcell lock` did not write"),
+        "{}",
+        seen.stderr
+    );
+    let lock = user.work().join("toolcell.lock");
+    assert_eq!(std::fs::read_to_string(&lock).unwrap(), "my own list\n");
+    // One with the marks of a conflict is written again.
+    std::fs::remove_file(&lock).unwrap();
+    user.run(&["lock", "--tool", "text"]).ended(0);
+    let damaged = format!("<<<<<<< mine\n{}", std::fs::read_to_string(&lock).unwrap());
+    std::fs::write(&lock, &damaged).unwrap();
+    user.run(&["lock", "--tool", "text"]).ended(0);
+    user.run(&[&CALL[..], &["--locked"]].concat()).ended(0);
+}
+
+#[test]
 fn configuration_in_home_may_be_symlink() {
     let user = User::new();
     let elsewhere = user.home().join("dotfiles.toml");

@@ -170,7 +170,19 @@ fn other_bytes_under_trusted_name_are_not_trusted() {
     // The same bytes are trusted at any path and under any name.
     user.probe("other.wasm", &probe("their_tool"));
     user.file("toolcell.toml", "[tools.renamed]\ncomponent = \"other.wasm\"\n");
-    user.run(&["call", "project:renamed", "{}"]).ended(0);
+    let seen = user.run(&["call", "project:renamed", "{}"]).ended(0);
+    let announced = "the component `project:renamed` of this project";
+    assert!(
+        seen.stderr.contains(announced)
+            && seen
+                .stderr
+                .contains("is the one that you trusted as `project:theirs`"),
+        "{}",
+        seen.stderr
+    );
+    // Once.
+    let seen = user.run(&["call", "project:renamed", "{}"]).ended(0);
+    assert!(!seen.stderr.contains(announced), "{}", seen.stderr);
 }
 
 #[test]

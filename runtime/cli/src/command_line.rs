@@ -23,6 +23,11 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     })
 }
 
+/// Describes why arguments of another command line are invalid.
+pub(crate) fn failure(error: clap::Error) -> Failure {
+    invalid(error)
+}
+
 /// True for `--help` and `--version`, which contain no arguments.
 fn is_answer(error: &clap::Error) -> bool {
     matches!(

@@ -125,6 +125,14 @@ impl LockFile {
     /// Returns an error if the file cannot be written, or the path is something other than a file of this user.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let fail = || Failure::new(Exit::Config, text!("`{}` cannot be written", FILE));
+        if let Ok(old) = toolcell_fs::read_text(path, &Rules::found(MAX_BYTES))
+            && !old.trim().is_empty()
+            && !is_own(&old)
+        {
+            return Err(fail()
+                .why("there is a file of this name that `toolcell lock` did not write")
+                .hint("move it away"));
+        }
         let text = toml::to_string(self).map_err(|e| fail().because(e))?;
         toolcell_fs::replace(path, format!("{HEADER}{text}").as_bytes(), toolcell_fs::SHARED).map_err(
             |error| {
@@ -300,6 +308,12 @@ impl LockedTool {
             ),
         }
     }
+}
+
+/// True if `toolcell lock` wrote this text: it begins like one, also if lines of it are damaged or in conflict.
+fn is_own(text: &str) -> bool {
+    let first = HEADER.lines().next().unwrap_or_default();
+    text.lines().any(|line| line == first) || toml::from_str::<LockFile>(text).is_ok()
 }
 
 /// Returns the path of the lock file.

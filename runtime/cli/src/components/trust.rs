@@ -37,6 +37,8 @@ pub(crate) struct Trust {
     file: Option<PathBuf>,
     /// Console to ask on; `None` for a non-interactive process.
     console: Option<Console>,
+    /// Where a component is announced that is trusted from elsewhere.
+    notes: Option<Console>,
     /// Digests already asked about. The lock serializes questions.
     asked: Mutex<Vec<String>>,
 }
@@ -96,7 +98,7 @@ pub(crate) fn add(trusted: Trusted, environment: &Environment) -> Result<(), Fai
         Failure::new(Exit::Config, "trust cannot be saved").why("there is no home directory")
     })?;
     let mut all = read(&file)?;
-    all.retain(|known| known.digest != trusted.digest);
+    all.retain(|known| (&known.digest, &known.path) != (&trusted.digest, &trusted.path));
     all.push(trusted);
     write(&file, &all)
 }
@@ -108,6 +110,7 @@ impl Trust {
         Self {
             file: file(environment),
             console: console.filter(|_| terminals.stdin && terminals.stderr).cloned(),
+            notes: console.cloned(),
             asked: Mutex::default(),
         }
     }
@@ -137,10 +140,32 @@ impl Trust {
         bytes: &[u8],
         environment: &Environment,
     ) -> Result<(), Failure> {
-        if self.is_trusted(settings, bytes)? {
+        if !settings.is_of_project() {
             return Ok(());
         }
         let digest = Digest::of(bytes);
+        let here = Trusted::new(settings, &digest, environment);
+        let known = match &self.file {
+            Some(file) => read(file)?,
+            None => Vec::new(),
+        };
+        let same: Vec<&Trusted> = known.iter().filter(|known| known.digest == here.digest).collect();
+        if let Some(first) = same.first() {
+            if same.iter().all(|known| known.path != here.path) {
+                if let Some(notes) = &self.notes {
+                    notes.note(text!(
+                        "the component `{}` of this project (`{}`) is the one that you trusted as `{}` (`{}`)",
+                        here.component,
+                        here.path,
+                        first.component,
+                        first.path
+                    ));
+                }
+                // Without a list that can be written, it is announced each time.
+                let _ = add(here, environment);
+            }
+            return Ok(());
+        }
         if let Some(console) = &self.console {
             let is_new = {
                 let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,6 @@
-//! MCP servers of the configuration: started together, their tools offered beside those of components.
+//! MCP: the servers of the configuration, started together, whose tools are offered beside those of components; and the
+//! files of clients that start `toolcell mcp serve`.
 
+pub(crate) mod clients;
 pub(crate) mod lock;
 pub(crate) mod servers;

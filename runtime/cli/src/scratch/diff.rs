@@ -62,7 +62,8 @@ fn describe(version: &Version) -> Option<Text> {
     }
 }
 
-fn unified<W: Write>(screen: &mut Screen<W>, old: &str, new: &str) -> io::Result<()> {
+/// Writes the difference of two texts as a unified diff.
+pub(crate) fn unified<W: Write>(screen: &mut Screen<W>, old: &str, new: &str) -> io::Result<()> {
     let diff = TextDiff::configure().timeout(TIME).diff_lines(old, new);
     for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
         screen.styled(NAME, text!("    {}", hunk.header()))?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | percent-encoding (RFC 3986), including nested encoding and the legacy JavaScript form | `%73`, `%2573`, `%u0073` |
 //! | JSON (RFC 8259), C, Rust and JavaScript strings, including nested escapes | `\u0073`, `\\u0073`, `\x73`, `\163`, `\u{73}`, `\"` |
+//! | CSS (CSS Syntax 3, section 4.3.7) | `\73 `, `\000073` |
 //! | HTML character references, including nested ones | `&#115;`, `&#x73;`, `&amp;#115;`, `&quot;` |
 //! | quoted-printable (RFC 2045) | `=73` |
 //! | form encoding | `+` for a space |
@@ -216,6 +217,19 @@ fn backslash(text: &[u8], each: &mut impl FnMut(Meaning, usize)) {
                 code(Some(value), length);
             }
         }
+        _ => {}
+    }
+    // CSS: one to six digits, and a blank that ends them.
+    if rest.first().is_some_and(u8::is_ascii_hexdigit) {
+        let digits = rest.iter().take(6).take_while(|b| b.is_ascii_hexdigit()).count();
+        for length in 1..=digits {
+            code(hex(rest, length), length);
+            if rest.get(length).is_some_and(u8::is_ascii_whitespace) {
+                code(hex(rest, length), length + 1);
+            }
+        }
+    }
+    match rest {
         [other, ..] if other.is_ascii_punctuation() => code(Some(u32::from(*other)), 1),
         _ => {}
     }

@@ -1,6 +1,7 @@
 //! `toolcell mcp`: the Model Context Protocol.
 
 mod http;
+mod install;
 mod serve;
 
 use clap::Subcommand;
@@ -10,10 +11,11 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 
-/// Serve tools to clients of the Model Context Protocol.
+/// Serve tools to clients of the Model Context Protocol, and tell clients about it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
     Serve(serve::Serve),
+    Install(install::Install),
 }
 
 impl Mcp {
@@ -25,6 +27,7 @@ impl Mcp {
     ) -> Result<Exit, Failure> {
         match self {
             Self::Serve(command) => command.run(overrides, environment, console).await,
+            Self::Install(command) => command.run(environment, console),
         }
     }
 }

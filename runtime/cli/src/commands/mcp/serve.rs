@@ -70,6 +70,11 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
+    /// True if clients connect to an address.
+    pub(super) fn is_over_http(&self) -> bool {
+        self.http.address.is_some()
+    }
+
     pub(super) async fn run(
         self,
         mut overrides: Overrides,

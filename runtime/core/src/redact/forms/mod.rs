@@ -101,6 +101,13 @@ fn of(value: &str) -> Vec<Form> {
         }
     }
     let utf16: Vec<u8> = value.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for write in [
+        |unit: u16| format!("{unit:04x}"),
+        |unit: u16| format!("{:04x}", unit.swap_bytes()),
+    ] {
+        let digits: String = value.encode_utf16().map(write).collect();
+        forms.push(form(digits.as_bytes(), Gaps::Lines));
+    }
     for bytes in [bytes, &utf16] {
         for before in 0..3 {
             forms.push(encoded(base64_core(bytes, before), true));

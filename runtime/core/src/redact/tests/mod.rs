@@ -135,6 +135,16 @@ fn written(value: &str) -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("base64 of UTF-16", STANDARD.encode(&utf16).into_bytes()),
         (
+            "hexadecimal of UTF-16",
+            wide(&|unit| format!("{unit:04x}").into()),
+        ),
+        (
+            "hexadecimal of UTF-16, little end first",
+            wide(&|unit| format!("{:04X}", unit.swap_bytes()).into()),
+        ),
+        ("escapes of CSS", each(&|b| format!("\\{b:x} "))),
+        ("escapes of CSS, six digits", each(&|b| format!("\\{b:06x}"))),
+        (
             "base64, lower case",
             STANDARD.encode(value).to_lowercase().into_bytes(),
         ),

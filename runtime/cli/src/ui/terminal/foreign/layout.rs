@@ -45,8 +45,11 @@ impl Width {
     }
 
     /// Returns the maximum width of a character. A mark counts as one column: a terminal that does not know it draws it
-    /// next to its base.
+    /// next to its base. A regional indicator counts as two: terminals draw it alone as one or two, and a pair as two to four.
     fn of_char(self, c: char) -> usize {
+        if REGIONAL_INDICATORS.contains(&c) {
+            return 2;
+        }
         let width = if self.is_ambiguous_wide {
             c.width_cjk()
         } else {
@@ -66,6 +69,9 @@ impl Width {
             .map_or(usize::MAX, |columns| columns.max(MIN_COLUMNS) - 1)
     }
 }
+
+/// Letters of which flags consist.
+const REGIONAL_INDICATORS: std::ops::RangeInclusive<char> = '\u{1f1e6}'..='\u{1f1ff}';
 
 /// Next item to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,9 +31,15 @@ pub(in crate::ui::terminal) fn physical(
     lines
 }
 
-/// Terminals disagree about marks: some draw them on the base, others next to it.
-pub(in crate::ui::terminal) const TERMINALS: [fn(char) -> usize; 2] =
-    [|c| c.width().unwrap_or(1), |c| c.width().unwrap_or(1).max(1)];
+/// Terminals disagree about marks: some draw them on the base, others next to it. Some draw the letters of flags as wide.
+pub(in crate::ui::terminal) const TERMINALS: [fn(char) -> usize; 3] = [
+    |c| c.width().unwrap_or(1),
+    |c| c.width().unwrap_or(1).max(1),
+    |c| match c {
+        '\u{1f1e6}'..='\u{1f1ff}' => 2,
+        _ => c.width().unwrap_or(1),
+    },
+];
 
 /// Returns the first character that a terminal executes or hides. Joiners are kept where they join.
 pub(in crate::ui::terminal) fn first_obeyed(shown: &str) -> Option<char> {
