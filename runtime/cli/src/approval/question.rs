@@ -46,6 +46,7 @@ pub(crate) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept:
         choices,
         is_lasting: false,
         takes_words: true,
+        needs_view: false,
     }
 }
 
@@ -89,6 +90,7 @@ pub(super) fn of_scope(request: &ApprovalRequest, scope: &Scope, known: Option<&
         ],
         is_lasting: true,
         takes_words: false,
+        needs_view: false,
     }
 }
 

@@ -216,6 +216,7 @@ async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, enviro
             },
         ],
         takes_words: false,
+        needs_view: false,
         is_lasting: true,
     };
     let console = console.clone();

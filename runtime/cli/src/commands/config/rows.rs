@@ -48,6 +48,7 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
         rows.absent("agent.instructions");
     }
     rows.sourced("agent.environment", &settings.tells_environment);
+    rows.sourced("agent.project_instructions", &settings.project_instructions);
     rows.rows.extend(settings.turn.rows(&settings.context));
     for (i, line) in settings.deny.iter().enumerate() {
         rows.add(format!("deny[{i}]"), &line.grant, &line.origin);

@@ -44,7 +44,8 @@ const DIGITS: usize = 16;
 /// Foreign text that a question is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Exhibit {
-    arguments: Value,
+    /// Arguments whose long strings can be abbreviated; `None` for a text.
+    arguments: Option<Value>,
     /// Full text.
     whole: String,
     /// Digest of the full text.
@@ -63,8 +64,18 @@ impl Exhibit {
     pub(crate) fn arguments(arguments: &Value) -> Self {
         let whole = format!("{arguments:#}");
         Self {
-            arguments: arguments.clone(),
+            arguments: Some(arguments.clone()),
             digest: Digest::of(whole.as_bytes()),
+            whole,
+        }
+    }
+
+    /// Creates an exhibit of a text.
+    pub(crate) fn text(text: &str) -> Self {
+        let whole = text.trim_end().to_owned();
+        Self {
+            arguments: None,
+            digest: Digest::of(text.as_bytes()),
             whole,
         }
     }
@@ -72,12 +83,15 @@ impl Exhibit {
     /// Writes an abbreviated form: long strings by start, end, length and digest, each in place, so that a long one hides no
     /// other. Returns true if nothing was omitted.
     pub(crate) fn write<W: Write>(&self, screen: &mut Screen<W>, form: Form) -> io::Result<bool> {
+        let Some(arguments) = &self.arguments else {
+            return self.write_whole(screen).map(|()| true);
+        };
         let mut writer = Writer {
             form,
             parts: Vec::new(),
             line: String::new(),
         };
-        writer.value(&self.arguments, 0);
+        writer.value(arguments, 0);
         writer.end();
         let mut is_whole = true;
         for part in writer.parts {

@@ -10,6 +10,9 @@ use super::text::{Name, Text, text};
 /// Maximum lengths of a name below a question, in characters; the first one that fits on the screen is used.
 pub(super) const LONGEST: [usize; 4] = [400, 120, 60, 30];
 
+/// Key of the answer no.
+pub(super) const REFUSAL: char = 'n';
+
 /// Maximum number of lines of the subject in a question that another program shows.
 const MAX_PLAIN_LINES: usize = 200;
 
@@ -31,6 +34,8 @@ pub(crate) struct Question {
     pub(crate) is_lasting: bool,
     /// True if a refusal may have words: `no, use b.txt instead`.
     pub(crate) takes_words: bool,
+    /// True if the subject must have been shown in full before any answer but a refusal.
+    pub(crate) needs_view: bool,
 }
 
 /// Layout of the part below the subject.
@@ -49,6 +54,17 @@ pub(crate) enum Fact {
     Plain(Text),
     /// Specific to this question.
     Warning(Text),
+}
+
+/// Offer to show the subject in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// All of it is on the screen.
+    None,
+    /// It is offered beside the answers.
+    Offered,
+    /// Only a refusal is possible before.
+    Required,
 }
 
 /// A possible answer.
@@ -120,7 +136,7 @@ impl Question {
     pub(super) fn write_below<W: Write>(
         &self,
         screen: &mut Screen<W>,
-        has_more: bool,
+        view: View,
         form: Form,
     ) -> io::Result<()> {
         self.write_facts(screen, form)?;
@@ -129,12 +145,18 @@ impl Question {
             screen.styled(STRONG, self.title.shortened(form.longest))?;
             screen.end_line()?;
         }
-        let view = Choice {
+        let show = Choice {
             key: 'v',
             word: "view",
-            means: "show everything",
+            means: match view {
+                View::Required => "show everything, before you can say yes",
+                View::None | View::Offered => "show everything",
+            },
         };
-        for (i, choice) in self.choices.iter().chain(has_more.then_some(&view)).enumerate() {
+        let answers = self.choices.iter();
+        let answers = answers.filter(|choice| view != View::Required || choice.key == REFUSAL);
+        let show = (view != View::None).then_some(&show);
+        for (i, choice) in answers.chain(show).enumerate() {
             // Its key, a blank and the separator.
             if !screen.has_room(choice.means.len() + 5) {
                 screen.end_line()?;
@@ -167,6 +189,7 @@ mod tests {
             choices: Vec::new(),
             is_lasting: false,
             takes_words: false,
+            needs_view: false,
         };
         question.plain(Size::NONE)
     }
