@@ -8,7 +8,7 @@ use toolcell_core::{ArgumentPlace, CallResult, Content, Event, Plan, ToolError};
 
 use super::state::{Call, Finished, Stage};
 use super::{Effect, RefusedCall, Step, ToolFacts};
-use crate::approval::{ApprovalRequest, Decision, Gate, check_places};
+use crate::approval::{ApprovalCause, ApprovalRequest, Decision, Gate, check_places};
 use crate::context::messages;
 use crate::policy::{Control, Repeats};
 use crate::tools::fingerprint::fingerprint;
@@ -105,6 +105,7 @@ impl Step<'_> {
         if self.one_at_a_time() {
             return self.start_next();
         }
+        self.ask_together();
         let mut open_before = false;
         for (id, stage) in self.open_calls() {
             let exclusive = self.facts(&self.tool_of(&id)).exclusive;
@@ -125,6 +126,71 @@ impl Step<'_> {
             }
             open_before |= open;
         }
+    }
+
+    /// Asks about all calls of the step that a rule stops, once each is prepared, so that the user sees them together.
+    /// Questions of the data-flow guard come when a call starts: they depend on those before.
+    fn ask_together(&mut self) {
+        if self.is_preparing() {
+            return;
+        }
+        for (id, stage) in self.open_calls() {
+            let Stage::Ready {
+                arguments,
+                approved: None,
+                places: judged,
+            } = stage
+            else {
+                continue;
+            };
+            if self.no_budget_for_call().is_some() {
+                return;
+            }
+            let tool = self.tool_of(&id);
+            let places = self.machine.places.of(&tool, &arguments);
+            // One whose target has changed is refused when it starts.
+            if judged.is_some_and(|judged| check_places(&judged, &places).is_err()) {
+                continue;
+            }
+            let flow = self.facts(&tool).flow;
+            let gate =
+                (self.machine.approvals).gate(&tool, (&arguments, &places), self.state.flow, flow, None);
+            if let Gate::Ask(cause @ ApprovalCause::Rule, reason) = gate {
+                self.ask(id, tool, (arguments, places), cause, reason);
+            }
+        }
+    }
+
+    /// True if the arguments of a call are still checked.
+    fn is_preparing(&self) -> bool {
+        let mut calls = self.turn().calls.iter();
+        calls.any(|call| matches!(call.stage, Stage::Accepted))
+    }
+
+    fn ask(
+        &mut self,
+        id: String,
+        tool: String,
+        (arguments, places): (Value, Vec<ArgumentPlace>),
+        cause: ApprovalCause,
+        reason: String,
+    ) {
+        self.emit(Event::ApprovalRequested {
+            id: id.clone(),
+            tool: tool.clone(),
+            arguments: arguments.clone(),
+            cause,
+            reason: reason.clone(),
+            places: places.clone(),
+        });
+        self.effects.push(Effect::Ask(ApprovalRequest {
+            id,
+            tool,
+            arguments,
+            cause,
+            reason,
+            places,
+        }));
     }
 
     pub(super) fn running(&self) -> usize {
@@ -208,22 +274,12 @@ impl Step<'_> {
                 return self.refuse_call(id, arguments, error);
             }
             Gate::Ask(cause, reason) => {
-                self.emit(Event::ApprovalRequested {
-                    id: id.to_owned(),
-                    tool: tool.clone(),
-                    arguments: arguments.clone(),
-                    cause,
-                    reason: reason.clone(),
-                    places: places.clone(),
-                });
-                return self.effects.push(Effect::Ask(ApprovalRequest {
-                    id: id.to_owned(),
-                    tool,
-                    arguments,
-                    cause,
-                    reason,
-                    places,
-                }));
+                // The others of the step are asked about together with it.
+                let waits = cause == ApprovalCause::Rule && approved.is_none() && self.is_preparing();
+                if waits && !self.one_at_a_time() {
+                    return;
+                }
+                return self.ask(id.to_owned(), tool, (arguments, places), cause, reason);
             }
         }
         let flow = self.state.flow.union(facts.flow);

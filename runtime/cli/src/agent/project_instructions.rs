@@ -192,7 +192,7 @@ async fn ask(console: &Console, offered: &Offered, shown: &str, is_changed: bool
         ],
         is_lasting: true,
         takes_words: false,
-        needs_view: true,
+        needs_view: Some('y'),
     };
     let console = console.clone();
     let asked =

@@ -14,7 +14,7 @@ use unicode_width::UnicodeWidthChar as _;
 use super::exhibit::{self, Exhibit};
 use super::foreign::layout::MIN_COLUMNS;
 use super::keyboard::{Keyboard, resumptions};
-use super::question::{Choice, Form, LONGEST, Question, REFUSAL, View};
+use super::question::{Choice, Form, LONGEST, Question, View};
 use super::refusal;
 use super::screen::{FAINT, STRONG, Screen, WARN};
 use super::size::Size;
@@ -26,6 +26,9 @@ pub(crate) const READING_TIME: Duration = Duration::from_secs(1);
 
 /// Minimum number of lines of the subject, on a terminal of any height.
 const MIN_LINES: usize = 4;
+
+/// Key of the answer no.
+const REFUSAL: char = 'n';
 
 /// Maximum number of attempts; after them the answer is no.
 const ATTEMPTS: usize = 5;
@@ -166,7 +169,7 @@ impl<'a> Asking<'a> {
     /// Shows the question and waits for an answer.
     pub(crate) fn choose(&mut self, question: &Question) -> io::Result<Answer> {
         let mut attempts = 0;
-        let mut is_seen = !question.needs_view;
+        let mut is_seen = question.needs_view.is_none();
         let first = question.choices.first().map_or(REFUSAL, |choice| choice.key);
         while attempts < ATTEMPTS {
             attempts += 1;
@@ -176,7 +179,6 @@ impl<'a> Asking<'a> {
             } else {
                 Duration::ZERO
             };
-            let can_agree = fits && view != View::Required;
             let prompt = match (fits, view) {
                 (false, _) => Prompt::Refusal,
                 (true, View::Required) => Prompt::Answer('v'),
@@ -198,7 +200,11 @@ impl<'a> Asking<'a> {
                         })
                     };
                     let chosen = question.choices.iter().find(is_chosen);
-                    if let Some(choice) = chosen.filter(|choice| can_agree || choice.key == REFUSAL) {
+                    let is_possible = |choice: &&Choice| {
+                        let is_unseen = view == View::Required && Some(choice.key) == question.needs_view;
+                        choice.key == REFUSAL || (fits && !is_unseen)
+                    };
+                    if let Some(choice) = chosen.filter(is_possible) {
                         return Ok(Answer::Key(choice.key));
                     }
                     let can_view = view != View::None;

@@ -10,9 +10,6 @@ use super::text::{Name, Text, text};
 /// Maximum lengths of a name below a question, in characters; the first one that fits on the screen is used.
 pub(super) const LONGEST: [usize; 4] = [400, 120, 60, 30];
 
-/// Key of the answer no.
-pub(super) const REFUSAL: char = 'n';
-
 /// Maximum number of lines of the subject in a question that another program shows.
 const MAX_PLAIN_LINES: usize = 200;
 
@@ -34,8 +31,8 @@ pub(crate) struct Question {
     pub(crate) is_lasting: bool,
     /// True if a refusal may have words: `no, use b.txt instead`.
     pub(crate) takes_words: bool,
-    /// True if the subject must have been shown in full before any answer but a refusal.
-    pub(crate) needs_view: bool,
+    /// Answer that is possible only once the subject was shown in full.
+    pub(crate) needs_view: Option<char>,
 }
 
 /// Layout of the part below the subject.
@@ -48,7 +45,7 @@ pub(super) struct Form {
 }
 
 /// A fact that the user needs to answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Fact {
     /// Shown in every such question.
     Plain(Text),
@@ -63,7 +60,7 @@ pub(super) enum View {
     None,
     /// It is offered beside the answers.
     Offered,
-    /// Only a refusal is possible before.
+    /// One of the answers is possible only after it.
     Required,
 }
 
@@ -96,12 +93,8 @@ impl Question {
                 whole.filter(is_short).or_else(|| short().filter(is_short))?
             }
         };
-        let form = Form {
-            longest: LONGEST[0],
-            has_title: false,
-        };
         let title = lines_of(&|screen| self.write_title(screen))?;
-        let facts = lines_of(&|screen| self.write_facts(screen, form))?;
+        let facts = lines_of(&|screen| write_facts(screen, &self.facts, LONGEST[0]))?;
         Some(
             format!("{}\n{subject}{facts}", title.trim())
                 .trim_end()
@@ -116,30 +109,13 @@ impl Question {
         screen.end_line()
     }
 
-    fn write_facts<W: Write>(&self, screen: &mut Screen<W>, form: Form) -> io::Result<()> {
-        for fact in &self.facts {
-            screen.hang(4);
-            match fact {
-                Fact::Plain(text) => {
-                    screen.text("  · ")?;
-                    screen.line(text.shortened(form.longest))?;
-                }
-                Fact::Warning(text) => {
-                    screen.styled(WARN, "  ! ")?;
-                    screen.line(text.shortened(form.longest))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn write_below<W: Write>(
         &self,
         screen: &mut Screen<W>,
         view: View,
         form: Form,
     ) -> io::Result<()> {
-        self.write_facts(screen, form)?;
+        write_facts(screen, &self.facts, form.longest)?;
         if form.has_title {
             screen.styled(WARN, "? ")?;
             screen.styled(STRONG, self.title.shortened(form.longest))?;
@@ -154,7 +130,7 @@ impl Question {
             },
         };
         let answers = self.choices.iter();
-        let answers = answers.filter(|choice| view != View::Required || choice.key == REFUSAL);
+        let answers = answers.filter(|choice| view != View::Required || Some(choice.key) != self.needs_view);
         let show = (view != View::None).then_some(&show);
         for (i, choice) in answers.chain(show).enumerate() {
             // Its key, a blank and the separator.
@@ -175,6 +151,28 @@ impl Question {
     }
 }
 
+/// Writes facts with names of at most `longest` characters.
+pub(super) fn write_facts<W: Write>(
+    screen: &mut Screen<W>,
+    facts: &[Fact],
+    longest: usize,
+) -> io::Result<()> {
+    for fact in facts {
+        screen.hang(4);
+        match fact {
+            Fact::Plain(text) => {
+                screen.text("  · ")?;
+                screen.line(text.shortened(longest))?;
+            }
+            Fact::Warning(text) => {
+                screen.styled(WARN, "  ! ")?;
+                screen.line(text.shortened(longest))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -189,7 +187,7 @@ mod tests {
             choices: Vec::new(),
             is_lasting: false,
             takes_words: false,
-            needs_view: false,
+            needs_view: None,
         };
         question.plain(Size::NONE)
     }
