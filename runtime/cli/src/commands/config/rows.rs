@@ -176,7 +176,10 @@ impl Rows {
                 Some((_, value, origin)) => self.add(key, value, &origin),
                 None => match &of_preset {
                     Some(row) if row.key == key => self.rows.push(row.clone()),
-                    _ => self.absent(key),
+                    _ => match model::default_of(name, spec.key) {
+                        Some(value) if self.detail == Detail::All => self.add(key, value, &Origin::Default),
+                        _ => self.absent(key),
+                    },
                 },
             }
         }
