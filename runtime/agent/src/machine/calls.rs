@@ -8,7 +8,7 @@ use toolcell_core::{ArgumentPlace, CallResult, Content, Event, Plan, ToolError};
 
 use super::state::{Call, Finished, Stage};
 use super::{Effect, RefusedCall, Step, ToolFacts};
-use crate::approval::{ApprovalCause, ApprovalRequest, Decision, Gate, check_places};
+use crate::approval::{ApprovalCause, ApprovalRequest, Gate, check_places};
 use crate::context::messages;
 use crate::policy::{Control, Repeats};
 use crate::tools::fingerprint::fingerprint;
@@ -61,35 +61,6 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    pub(super) fn decided(&mut self, id: &str, decision: Decision) {
-        if !self.is_at(id, |stage| matches!(stage, Stage::Held { .. })) {
-            return;
-        }
-        match decision {
-            Decision::Later => return,
-            Decision::Approve => {
-                self.emit(Event::ApprovalDecided {
-                    id: id.to_owned(),
-                    approved: true,
-                    reason: None,
-                });
-                self.start_ready();
-            }
-            Decision::Deny { reason } => {
-                self.emit(Event::ApprovalDecided {
-                    id: id.to_owned(),
-                    approved: false,
-                    reason: reason.clone(),
-                });
-                let arguments = self.arguments(id);
-                let message = messages::declined(reason.as_deref());
-                self.refuse_call(id, arguments, ToolError::denied(message, None));
-                self.start_ready();
-            }
-        }
-        self.after_calls();
-    }
-
     pub(super) fn returned(&mut self, id: &str, result: CallResult) {
         if !self.is_at(id, |stage| matches!(stage, Stage::Running { .. })) {
             return;
@@ -126,71 +97,6 @@ impl Step<'_> {
             }
             open_before |= open;
         }
-    }
-
-    /// Asks about all calls of the step that a rule stops, once each is prepared, so that the user sees them together.
-    /// Questions of the data-flow guard come when a call starts: they depend on those before.
-    fn ask_together(&mut self) {
-        if self.is_preparing() {
-            return;
-        }
-        for (id, stage) in self.open_calls() {
-            let Stage::Ready {
-                arguments,
-                approved: None,
-                places: judged,
-            } = stage
-            else {
-                continue;
-            };
-            if self.no_budget_for_call().is_some() {
-                return;
-            }
-            let tool = self.tool_of(&id);
-            let places = self.machine.places.of(&tool, &arguments);
-            // One whose target has changed is refused when it starts.
-            if judged.is_some_and(|judged| check_places(&judged, &places).is_err()) {
-                continue;
-            }
-            let flow = self.facts(&tool).flow;
-            let gate =
-                (self.machine.approvals).gate(&tool, (&arguments, &places), self.state.flow, flow, None);
-            if let Gate::Ask(cause @ ApprovalCause::Rule, reason) = gate {
-                self.ask(id, tool, (arguments, places), cause, reason);
-            }
-        }
-    }
-
-    /// True if the arguments of a call are still checked.
-    fn is_preparing(&self) -> bool {
-        let mut calls = self.turn().calls.iter();
-        calls.any(|call| matches!(call.stage, Stage::Accepted))
-    }
-
-    fn ask(
-        &mut self,
-        id: String,
-        tool: String,
-        (arguments, places): (Value, Vec<ArgumentPlace>),
-        cause: ApprovalCause,
-        reason: String,
-    ) {
-        self.emit(Event::ApprovalRequested {
-            id: id.clone(),
-            tool: tool.clone(),
-            arguments: arguments.clone(),
-            cause,
-            reason: reason.clone(),
-            places: places.clone(),
-        });
-        self.effects.push(Effect::Ask(ApprovalRequest {
-            id,
-            tool,
-            arguments,
-            cause,
-            reason,
-            places,
-        }));
     }
 
     pub(super) fn running(&self) -> usize {
@@ -507,11 +413,11 @@ impl Step<'_> {
             .collect()
     }
 
-    fn is_at(&self, id: &str, stage: impl Fn(&Stage) -> bool) -> bool {
+    pub(super) fn is_at(&self, id: &str, stage: impl Fn(&Stage) -> bool) -> bool {
         self.turn().call(id).is_some_and(|call| stage(&call.stage))
     }
 
-    fn tool_of(&self, id: &str) -> String {
+    pub(super) fn tool_of(&self, id: &str) -> String {
         self.turn()
             .call(id)
             .map(|call| call.request.name.clone())
@@ -529,7 +435,7 @@ impl Step<'_> {
         }
     }
 
-    fn facts(&self, tool: &str) -> ToolFacts {
+    pub(super) fn facts(&self, tool: &str) -> ToolFacts {
         self.machine.tools.get(tool).copied().unwrap_or_default()
     }
 }
