@@ -726,3 +726,24 @@ fn offered_tools_must_be_of_their_component() {
         assert_eq!(seen.stderr.contains("has no tool"), code == 3, "{}", seen.stderr);
     }
 }
+
+#[test]
+fn config_show_names_the_defaults_of_the_provider() {
+    let user = User::new();
+    let show = |provider: &str, key: &str| {
+        let shown = user.run(&["config", "show", key, "--provider", provider]);
+        shown.ended(0).stdout
+    };
+    let idle = "provider.idle_timeout";
+    assert!(
+        show("anthropic", idle).contains("5 min"),
+        "{}",
+        show("anthropic", idle)
+    );
+    assert!(
+        show("offline", idle).contains("none"),
+        "{}",
+        show("offline", idle)
+    );
+    assert!(show("anthropic", "provider.temperature").contains("none"));
+}

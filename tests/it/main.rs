@@ -21,6 +21,7 @@ mod otel;
 mod planted_files;
 mod project_tools;
 mod question;
+mod question_together;
 mod repository;
 mod run;
 mod support;

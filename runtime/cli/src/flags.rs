@@ -7,7 +7,7 @@ use toolcell_core::Schema;
 use toolcell_fs::Rules;
 
 use crate::config::budget::NamedBudget;
-use crate::config::file::FlowRule;
+use crate::config::file::{FlowRule, ProjectInstructions};
 use crate::config::grants::FlagGrant;
 use crate::config::limits::FlagLimit;
 use crate::config::provider::ProviderFlags;
@@ -95,6 +95,10 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) system: Option<String>,
 
+    /// What to do with the `AGENTS.md` of the project [default: ask].
+    #[arg(long, value_name = "USE")]
+    project_instructions: Option<ProjectInstructions>,
+
     #[command(flatten)]
     turn: LoopFlags,
 
@@ -138,6 +142,7 @@ impl AgentFlags {
             overrides.system = Some(text);
             overrides.system_file = file;
         }
+        overrides.project_instructions = self.model.project_instructions;
         overrides.flow = self.flow;
         overrides.budget.clone_from(&self.budget);
         let model = &self.model;

@@ -82,6 +82,8 @@ impl Host {
         let mut told = String::new();
         let mut stderr = self.stderr;
         stderr.read_to_string(&mut told).unwrap();
+        let note = "stopping the server; a second signal ends the process immediately";
+        assert!(told.contains(note), "{told}");
         told
     }
 }
@@ -178,7 +180,7 @@ fn address_of_other_machines_and_weak_tokens_are_refused() {
         seen.stderr
     );
     assert!(!seen.stderr.contains("short"), "{}", seen.stderr);
-    user.file("tokens", &"0123456789abcdef0123456789abcdef\n".repeat(2));
+    user.file("tokens", "0123456789abcdef0123456789abcdef\n".repeat(2));
     let seen = user.run(&flags).ended(3);
     assert!(seen.stderr.contains("a token occurs twice"), "{}", seen.stderr);
     assert!(!seen.stderr.contains("0123456789"), "{}", seen.stderr);

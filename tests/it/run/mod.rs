@@ -8,6 +8,7 @@ mod concurrent;
 mod log;
 mod model;
 mod profiles;
+mod project_instructions;
 mod prompt;
 mod saved_sessions;
 mod scratch;

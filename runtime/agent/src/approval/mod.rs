@@ -81,6 +81,18 @@ pub enum FlowGuard {
 pub trait Approver: Send + Sync {
     /// Asks and waits for the decision. Dropping the future withdraws the request.
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision>;
+
+    /// Asks about several calls of one step, and returns a decision for each, in order; a missing one is a refusal. By
+    /// default they are asked about one after the other.
+    fn decide_all<'a>(&'a self, requests: &'a [ApprovalRequest]) -> BoxFuture<'a, Vec<Decision>> {
+        Box::pin(async move {
+            let mut decisions = Vec::with_capacity(requests.len());
+            for request in requests {
+                decisions.push(self.decide(request).await);
+            }
+            decisions
+        })
+    }
 }
 
 /// Result of the rules for one call.

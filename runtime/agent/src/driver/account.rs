@@ -131,9 +131,26 @@ impl Account {
         }
     }
 
-    /// Requests a decision, one at a time, from the session's own approver or else from its caller.
+    /// Requests a decision from the session's own approver or else from its caller. There is one question at a time.
     pub(super) async fn ask(&self, request: &ApprovalRequest) -> Decision {
         let _one = self.asking.lock().await;
+        self.ask_alone(request).await
+    }
+
+    /// Requests a decision for each call of one step.
+    pub(super) async fn ask_all(&self, requests: &[ApprovalRequest]) -> Vec<Decision> {
+        let _one = self.asking.lock().await;
+        if let (Some(approver), [_, _, ..]) = (&self.approver, requests) {
+            return approver.decide_all(requests).await;
+        }
+        let mut decisions = Vec::new();
+        for request in requests {
+            decisions.push(self.ask_alone(request).await);
+        }
+        decisions
+    }
+
+    async fn ask_alone(&self, request: &ApprovalRequest) -> Decision {
         match (&self.approver, &self.caller) {
             (Some(approver), _) => approver.decide(request).await,
             (None, Some(caller)) => caller.observer().ask(request.clone()).await,

@@ -85,8 +85,8 @@ pub(crate) struct Driver<'a> {
     /// True until the first commit, which shows that no other process writes the session.
     is_first: bool,
     account: Arc<Account>,
-    /// Approval requests that wait for the one before.
-    questions: VecDeque<crate::approval::ApprovalRequest>,
+    /// Approval requests that wait for those before.
+    questions: Vec<crate::approval::ApprovalRequest>,
     asking: bool,
     hooks: HookTurn,
     /// Shared values of hooks when last stored.
@@ -151,7 +151,7 @@ impl<'a> Driver<'a> {
             held: Vec::new(),
             is_first: true,
             account,
-            questions: VecDeque::new(),
+            questions: Vec::new(),
             asking: false,
             hooks,
             shared,
@@ -228,6 +228,7 @@ impl<'a> Driver<'a> {
                 self.held.push((mark, effect));
             }
         }
+        self.ask_next();
     }
 
     /// True if an effect may be executed before the journal has its events, because repeating it after a crash does no
@@ -255,6 +256,7 @@ impl<'a> Driver<'a> {
                 self.held.push((mark, effect));
             }
         }
+        self.ask_next();
     }
 
     /// Sets the elapsed time and the caller's budget in the state: the machine has no clock and does not know its
@@ -316,10 +318,7 @@ impl<'a> Driver<'a> {
             }
             Effect::Summarise { messages, max_output } => self.spawn_summary(messages, max_output),
             Effect::Prepare { id, tool, arguments } => self.spawn_prepare(id, tool, arguments),
-            Effect::Ask(request) => {
-                self.questions.push_back(request);
-                self.ask_next();
-            }
+            Effect::Ask(request) => self.questions.push(request),
             Effect::Run {
                 id,
                 tool,

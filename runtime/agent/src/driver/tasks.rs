@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::provider::{Completion, Request, ToolChoice};
-use toolcell_core::{ArgumentPlace, Message, Part, RemainingBudget, ToolError};
+use toolcell_core::{ArgumentPlace, Decision, Message, Part, RemainingBudget, ToolError};
 use tracing::Instrument as _;
 
 use super::call::CallTask;
@@ -24,6 +24,8 @@ use crate::tools::dispatch;
 pub(super) enum TaskEnd {
     /// Input of the machine that the task produced.
     Input(Box<Input>),
+    /// Decisions about calls, by their identifiers.
+    Decided(Vec<(String, Decision)>),
     /// Hooks were notified of a failure.
     Reported,
     /// A hook aborts the turn.
@@ -88,22 +90,19 @@ impl Driver<'_> {
         });
     }
 
-    /// Sends the next approval request, one at a time.
+    /// Sends the approval requests that have come together, unless others are open.
     pub(super) fn ask_next(&mut self) {
-        if self.asking {
+        if self.asking || self.questions.is_empty() {
             return;
         }
-        let Some(request) = self.questions.pop_front() else {
-            return;
-        };
+        let requests = std::mem::take(&mut self.questions);
         self.asking = true;
         let account = self.account.clone();
         self.tasks.spawn(async move {
-            let decision = account.ask(&request).await;
-            TaskEnd::of(Input::Decided {
-                id: request.id,
-                decision,
-            })
+            let decisions = account.ask_all(&requests).await.into_iter();
+            let missing = std::iter::repeat_with(|| Decision::Deny { reason: None });
+            let ids = requests.into_iter().map(|request| request.id);
+            TaskEnd::Decided(ids.zip(decisions.chain(missing)).collect())
         });
     }
 

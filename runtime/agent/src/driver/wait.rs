@@ -139,15 +139,18 @@ impl Driver<'_> {
         self.show_notes();
         match end {
             TaskEnd::Input(input) => {
-                match input.as_ref() {
-                    Input::Decided { .. } => {
-                        self.asking = false;
-                        self.ask_next();
-                    }
-                    Input::Returned { id, .. } => self.on_call_end(id),
-                    _ => {}
+                if let Input::Returned { id, .. } = input.as_ref() {
+                    self.on_call_end(id);
                 }
                 Some(*input)
+            }
+            TaskEnd::Decided(decisions) => {
+                self.asking = false;
+                for (id, decision) in decisions {
+                    self.step(Input::Decided { id, decision });
+                }
+                self.ask_next();
+                None
             }
             TaskEnd::Reported => None,
             TaskEnd::Aborted { by, reason } => Some(self.halt(TurnOutcome::Aborted { by, reason }).await),

@@ -8,7 +8,7 @@ use toolcell_core::{ArgumentPlace, CallResult, Content, Event, Plan, ToolError};
 
 use super::state::{Call, Finished, Stage};
 use super::{Effect, RefusedCall, Step, ToolFacts};
-use crate::approval::{ApprovalRequest, Decision, Gate, check_places};
+use crate::approval::{ApprovalCause, ApprovalRequest, Gate, check_places};
 use crate::context::messages;
 use crate::policy::{Control, Repeats};
 use crate::tools::fingerprint::fingerprint;
@@ -61,35 +61,6 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    pub(super) fn decided(&mut self, id: &str, decision: Decision) {
-        if !self.is_at(id, |stage| matches!(stage, Stage::Held { .. })) {
-            return;
-        }
-        match decision {
-            Decision::Later => return,
-            Decision::Approve => {
-                self.emit(Event::ApprovalDecided {
-                    id: id.to_owned(),
-                    approved: true,
-                    reason: None,
-                });
-                self.start_ready();
-            }
-            Decision::Deny { reason } => {
-                self.emit(Event::ApprovalDecided {
-                    id: id.to_owned(),
-                    approved: false,
-                    reason: reason.clone(),
-                });
-                let arguments = self.arguments(id);
-                let message = messages::declined(reason.as_deref());
-                self.refuse_call(id, arguments, ToolError::denied(message, None));
-                self.start_ready();
-            }
-        }
-        self.after_calls();
-    }
-
     pub(super) fn returned(&mut self, id: &str, result: CallResult) {
         if !self.is_at(id, |stage| matches!(stage, Stage::Running { .. })) {
             return;
@@ -105,6 +76,7 @@ impl Step<'_> {
         if self.one_at_a_time() {
             return self.start_next();
         }
+        self.ask_together();
         let mut open_before = false;
         for (id, stage) in self.open_calls() {
             let exclusive = self.facts(&self.tool_of(&id)).exclusive;
@@ -208,22 +180,12 @@ impl Step<'_> {
                 return self.refuse_call(id, arguments, error);
             }
             Gate::Ask(cause, reason) => {
-                self.emit(Event::ApprovalRequested {
-                    id: id.to_owned(),
-                    tool: tool.clone(),
-                    arguments: arguments.clone(),
-                    cause,
-                    reason: reason.clone(),
-                    places: places.clone(),
-                });
-                return self.effects.push(Effect::Ask(ApprovalRequest {
-                    id: id.to_owned(),
-                    tool,
-                    arguments,
-                    cause,
-                    reason,
-                    places,
-                }));
+                // The others of the step are asked about together with it.
+                let waits = cause == ApprovalCause::Rule && approved.is_none() && self.is_preparing();
+                if waits && !self.one_at_a_time() {
+                    return;
+                }
+                return self.ask(id.to_owned(), tool, (arguments, places), cause, reason);
             }
         }
         let flow = self.state.flow.union(facts.flow);
@@ -451,11 +413,11 @@ impl Step<'_> {
             .collect()
     }
 
-    fn is_at(&self, id: &str, stage: impl Fn(&Stage) -> bool) -> bool {
+    pub(super) fn is_at(&self, id: &str, stage: impl Fn(&Stage) -> bool) -> bool {
         self.turn().call(id).is_some_and(|call| stage(&call.stage))
     }
 
-    fn tool_of(&self, id: &str) -> String {
+    pub(super) fn tool_of(&self, id: &str) -> String {
         self.turn()
             .call(id)
             .map(|call| call.request.name.clone())
@@ -473,7 +435,7 @@ impl Step<'_> {
         }
     }
 
-    fn facts(&self, tool: &str) -> ToolFacts {
+    pub(super) fn facts(&self, tool: &str) -> ToolFacts {
         self.machine.tools.get(tool).copied().unwrap_or_default()
     }
 }

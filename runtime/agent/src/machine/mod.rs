@@ -12,6 +12,7 @@
 
 mod answer;
 mod apply;
+mod approval;
 mod calls;
 #[cfg(test)]
 mod decision_tests;

@@ -263,6 +263,59 @@ async fn approvals_are_requested_one_at_a_time() {
     assert_eq!(count.load(Ordering::SeqCst), 4);
 }
 
+/// Records how many requests come together, and denies the second of them with words.
+struct Together(Mutex<Vec<Vec<String>>>);
+
+impl Approver for Together {
+    fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
+        self.0.lock().unwrap().push(vec![request.id.clone()]);
+        Box::pin(std::future::ready(Decision::Approve))
+    }
+
+    fn decide_all<'a>(&'a self, requests: &'a [ApprovalRequest]) -> BoxFuture<'a, Vec<Decision>> {
+        let ids = requests.iter().map(|request| request.id.clone()).collect();
+        self.0.lock().unwrap().push(ids);
+        let reason = Some("the user says: not this".to_owned());
+        // The third has no decision, which is a refusal.
+        let decisions = vec![Decision::Approve, Decision::Deny { reason }];
+        Box::pin(std::future::ready(decisions))
+    }
+}
+
+#[tokio::test]
+async fn calls_of_a_step_are_asked_about_together() {
+    let calls = [("1", "write"), ("r", "read"), ("2", "write"), ("3", "write")];
+    let calls = calls.map(|(id, tool)| (id, tool, "{}".to_owned())).into();
+    let script = Script::new([
+        Say::Calls("", calls),
+        call("4", "write", &json!({})),
+        Say::Text("Done."),
+    ]);
+    let (write, count) = counted("write");
+    let (read, reads) = counted("read");
+    let user = Arc::new(Together(Mutex::default()));
+    let mut session = agent(&script)
+        .tools([write, read])
+        .approvals(ask_for("write"))
+        .approver(user.clone())
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(*user.0.lock().unwrap(), [vec!["1", "2", "3"], vec!["4"]]);
+    assert_eq!(
+        (count.load(Ordering::SeqCst), reads.load(Ordering::SeqCst)),
+        (2, 1)
+    );
+    let error_of = |id: &str| {
+        let call = report.calls.iter().find(|call| call.id == id).unwrap();
+        call.result.error.as_ref().map(ToString::to_string)
+    };
+    assert_eq!((error_of("1"), error_of("4")), (None, None));
+    assert!(error_of("2").unwrap().contains("not this"));
+    assert!(error_of("3").is_some_and(|error| !error.contains("not this")));
+}
+
 fn leaky(
     guard: FlowGuard,
     answer: Decision,

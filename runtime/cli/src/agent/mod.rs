@@ -2,6 +2,7 @@
 
 pub(crate) mod model;
 pub(crate) mod prices;
+pub(crate) mod project_instructions;
 pub(crate) mod setup;
 pub(crate) mod subagents;
 pub(crate) mod system_prompt;

@@ -8,7 +8,7 @@ use toolcell_agent::{Agent, AgentBuilder, Approvals, BuildError, LoopPolicy};
 use toolcell_core::{Provider, SessionStore, Tool};
 
 use crate::agent::subagents::SharedRules;
-use crate::agent::{model, prices, subagents, system_prompt};
+use crate::agent::{model, prices, project_instructions, subagents, system_prompt};
 use crate::approval::question;
 use crate::approval::terminal::{self, Known, TerminalApprover};
 use crate::approval::{project_rules, saved_approvals};
@@ -81,10 +81,17 @@ pub(crate) async fn assemble(
     let approver = TerminalApprover::new(environment, console, all_known, is_kept);
     let is_attended = approver.is_some();
 
+    let of_project = project_instructions::accepted(&settings, environment, console).await?;
     let policy = loop_policy(&settings, settings.budget.budget(prices));
     let rules = components.shared_rules(approvals);
     let mut agent = main_agent(model.provider, &settings, policy, &components, &rules).instructions(
-        system_prompt::of_main(&settings, components.mains(), &components.servers, environment)?,
+        system_prompt::of_main(
+            &settings,
+            of_project.as_ref(),
+            components.mains(),
+            &components.servers,
+            environment,
+        )?,
     );
     agent = subagents::offer(
         agent,

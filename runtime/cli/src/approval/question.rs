@@ -46,6 +46,33 @@ pub(crate) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept:
         choices,
         is_lasting: false,
         takes_words: true,
+        needs_view: None,
+    }
+}
+
+/// Returns the question about several calls of one step: for each what [`of_call`] says. They are approved together only
+/// once all of it was shown; words of a refusal are for each of them.
+pub(crate) fn of_calls(calls: &[(&ApprovalRequest, Option<&Known>)], is_kept: bool) -> Question {
+    let shown = calls.iter().enumerate().map(|(i, (request, known))| {
+        let Question { title, facts, .. } = of_call(request, *known, is_kept);
+        (text!("{}. {}", i + 1, title), &request.arguments, facts)
+    });
+    let mut choices = vec![
+        choice('y', "yes", "all of them, once"),
+        choice('o', "one", "ask about one after the other"),
+    ];
+    if is_kept {
+        choices.push(choice('l', "later", "all of them later"));
+    }
+    choices.push(choice('n', "no", "none, or no and what to do instead"));
+    Question {
+        title: text!("{} calls of this step need your approval", calls.len()),
+        exhibit: Some(Exhibit::calls(shown)),
+        facts: Vec::new(),
+        choices,
+        is_lasting: false,
+        takes_words: true,
+        needs_view: Some('y'),
     }
 }
 
@@ -89,6 +116,7 @@ pub(super) fn of_scope(request: &ApprovalRequest, scope: &Scope, known: Option<&
         ],
         is_lasting: true,
         takes_words: false,
+        needs_view: None,
     }
 }
 

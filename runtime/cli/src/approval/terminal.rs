@@ -221,7 +221,54 @@ impl ApproverState {
         Ok(asking.choose(&question)? == Answer::Key('y'))
     }
 
-    fn answer(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Decision {
+    /// Decides about the calls of one step: together, or one after the other if the user prefers that.
+    fn answer_all(&self, requests: &[ApprovalRequest], withdrawn: &AtomicBool) -> Vec<Decision> {
+        let is_open = |request: &&ApprovalRequest| !self.is_answered(request);
+        let open: Vec<&ApprovalRequest> = requests.iter().filter(is_open).collect();
+        let together = match open.as_slice() {
+            [_, _, ..] => self.answer_together(&open, withdrawn),
+            _ => None,
+        };
+        let of = open.len();
+        let mut asked = 0;
+        let decisions = requests.iter().map(|request| {
+            let was_open = open.iter().any(|open| open.id == request.id);
+            asked += usize::from(was_open);
+            match &together {
+                Some(decision) if was_open => decision.clone(),
+                _ => self.answer(request, (of > 1).then_some((asked, of)), withdrawn),
+            }
+        });
+        decisions.collect()
+    }
+
+    /// Asks about several calls together. Returns `None` if the user wants to be asked about each.
+    fn answer_together(&self, open: &[&ApprovalRequest], withdrawn: &AtomicBool) -> Option<Decision> {
+        let calls: Vec<_> = open
+            .iter()
+            .map(|request| (*request, self.known.get(&request.tool)))
+            .collect();
+        let question = question::of_calls(&calls, self.is_kept);
+        let is_withdrawn = || withdrawn.load(Ordering::Relaxed);
+        match (self.console).ask(&is_withdrawn, |asking| asking.choose(&question)) {
+            Ok(Answer::Key('y')) => Some(Decision::Approve),
+            Ok(Answer::Key('l')) => Some(Decision::Later),
+            Ok(Answer::Key('o')) => None,
+            Ok(Answer::Words(words)) => Some(Decision::Deny {
+                reason: Some(format!("the user says about these {} calls: {words}", open.len())),
+            }),
+            Ok(Answer::Key(_)) => Some(Decision::Deny { reason: None }),
+            _ => Some(unattended()),
+        }
+    }
+
+    /// Decides about one call, which may be one of several of its step: its number and theirs.
+    fn answer(
+        &self,
+        request: &ApprovalRequest,
+        number: Option<(usize, usize)>,
+        withdrawn: &AtomicBool,
+    ) -> Decision {
         if self.is_answered(request) {
             self.console.note(text!(
                 "`{}` runs by a saved approval (`toolcell approval list`)",
@@ -232,7 +279,7 @@ impl ApproverState {
         let is_withdrawn = || withdrawn.load(Ordering::Relaxed);
         let decided = self
             .console
-            .ask(&is_withdrawn, |asking| self.decide(request, asking));
+            .ask(&is_withdrawn, |asking| self.decide(request, number, asking));
         // An earlier question may have been answered for always, which answers this one too.
         let (decision, scope) = decided.unwrap_or_else(|_| (unattended(), None));
         if let Some(scope) = scope {
@@ -244,9 +291,13 @@ impl ApproverState {
     fn decide(
         &self,
         request: &ApprovalRequest,
+        number: Option<(usize, usize)>,
         asking: &mut Asking<'_>,
     ) -> io::Result<(Decision, Option<Scope>)> {
-        let question = question::of_call(request, self.known.get(&request.tool), self.is_kept);
+        let mut question = question::of_call(request, self.known.get(&request.tool), self.is_kept);
+        if let Some((number, of)) = number {
+            question.title = text!("{} of {}: {}", number, of, question.title);
+        }
         for _ in 0..MAX_TRIES {
             let scope = match asking.choose(&question)? {
                 Answer::Key('y') => return Ok((Decision::Approve, None)),
@@ -292,13 +343,26 @@ impl Approver for TerminalApprover {
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
         let (asking, request) = (self.0.clone(), request.clone());
         Box::pin(async move {
-            // Reading a line blocks its thread. Cancelling the turn drops this future, which withdraws the question.
-            let withdrawn = Withdrawn::default();
-            let flag = withdrawn.0.clone();
-            let asked = tokio::task::spawn_blocking(move || asking.answer(&request, &flag));
-            asked.await.unwrap_or(Decision::Deny { reason: None })
+            let decided = blocking(move |withdrawn| asking.answer(&request, None, withdrawn)).await;
+            decided.unwrap_or(Decision::Deny { reason: None })
         })
     }
+
+    fn decide_all<'a>(&'a self, requests: &'a [ApprovalRequest]) -> BoxFuture<'a, Vec<Decision>> {
+        let (asking, requests) = (self.0.clone(), requests.to_vec());
+        Box::pin(async move {
+            let decided = blocking(move |withdrawn| asking.answer_all(&requests, withdrawn)).await;
+            decided.unwrap_or_default()
+        })
+    }
+}
+
+/// Asks on a thread that may block. Cancelling the turn drops the future, which withdraws the question. Returns `None` if
+/// asking failed.
+async fn blocking<T: Send + 'static>(ask: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Option<T> {
+    let withdrawn = Withdrawn::default();
+    let flag = withdrawn.0.clone();
+    tokio::task::spawn_blocking(move || ask(&flag)).await.ok()
 }
 
 /// Set when the answer is no longer awaited.

@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod doctor;
 mod help;
+mod instructions;
 mod lock;
 mod mcp;
 mod models;
@@ -77,6 +78,8 @@ enum Command {
     /// List and revoke saved approvals.
     #[command(subcommand)]
     Approval(approval::Approval),
+    #[command(subcommand)]
+    Instructions(instructions::Instructions),
     /// List, show, export and clear the buckets in which tools keep values.
     #[command(subcommand)]
     Bucket(bucket::Bucket),
@@ -155,6 +158,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Tool(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Scratch(command) => command.run(overrides, environment, console),
         Command::Approval(command) => command.run(environment, console),
+        Command::Instructions(command) => command.run(environment, console),
         Command::Bucket(command) => command.run(environment, console).await,
         Command::Mcp(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Secret(command) => command.run(environment, console),

@@ -241,6 +241,7 @@ async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, enviro
             },
         ],
         takes_words: false,
+        needs_view: None,
         is_lasting: true,
     };
     let console = console.clone();

@@ -9,7 +9,7 @@ use toolcell_agent::budget::Prices;
 use toolcell_core::{Grant, SecretBinding};
 
 use super::budget::{NamedBudget, SourcedBudget};
-use super::file::{FlowRule, RuleTable, SecretTable};
+use super::file::{FlowRule, ProjectInstructions, RuleTable, SecretTable};
 use super::limits::{self, FlagLimit, NamedLimit, SourcedLimits};
 use super::mcp::McpSettings;
 use super::provider::ProviderSettings;
@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) instructions: Option<Sourced<String>>,
     /// True if models are told the date, the working directory and what their tools can reach.
     pub(crate) tells_environment: Sourced<bool>,
+    /// Use of the instructions of a project.
+    pub(crate) project_instructions: Sourced<ProjectInstructions>,
     /// Loop of the main agent.
     pub(crate) turn: LoopSettings,
     /// Context of all agents.
@@ -164,6 +166,8 @@ pub(crate) struct Overrides {
     pub(crate) provider: ProviderSettings,
     /// Instructions given by `--system`.
     pub(crate) system: Option<String>,
+    /// Use of the instructions of a project, given by `--project-instructions`.
+    pub(crate) project_instructions: Option<ProjectInstructions>,
     /// File of these instructions, if they were given as `@FILE`.
     pub(crate) system_file: Option<PathBuf>,
     /// `--max-steps` and the other flags of the loop.

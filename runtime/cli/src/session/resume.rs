@@ -98,6 +98,7 @@ async fn ask(id: &str, user: &User, console: &Console) -> Way {
             },
         ],
         takes_words: false,
+        needs_view: None,
         is_lasting: false,
     };
     let asking = console.clone();

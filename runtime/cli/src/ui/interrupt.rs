@@ -6,10 +6,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
 use crate::ui::render::Console;
+use crate::ui::terminal::{Own, text};
 
 /// Handler of SIGINT and SIGTERM for the lifetime of the process.
 #[derive(Clone)]
-pub(crate) struct Interrupts(Arc<Mutex<Option<CancellationToken>>>);
+pub(crate) struct Interrupts(Arc<Mutex<Option<Cancellable>>>);
+
+/// What the first signal cancels.
+struct Cancellable {
+    token: CancellationToken,
+    /// Its effect, for the user.
+    effect: &'static str,
+}
 
 /// While held, the first signal cancels.
 pub(crate) struct Guard(Interrupts);
@@ -23,11 +31,11 @@ impl Interrupts {
             let handler = interrupts.clone();
             tokio::spawn(async move {
                 loop {
-                    signals.next().await;
+                    let again = signals.next().await;
                     match handler.current().take() {
-                        Some(token) => {
+                        Some(Cancellable { token, effect }) => {
                             token.cancel();
-                            console.note("cancelling; press Ctrl-C again to exit immediately");
+                            console.note(text!("{}; {}", Own(effect), Own(again)));
                         }
                         None => {
                             toolcell_mcp::client::end_all_processes();
@@ -44,11 +52,20 @@ impl Interrupts {
 
     /// Makes the next signal cancel `token`, until the guard is dropped.
     pub(crate) fn cancel_next(&self, token: CancellationToken) -> Guard {
-        *self.current() = Some(token);
+        self.guard(token, "cancelling")
+    }
+
+    /// Makes the next signal stop a server, until the guard is dropped.
+    pub(crate) fn stop_next(&self, token: CancellationToken) -> Guard {
+        self.guard(token, "stopping the server")
+    }
+
+    fn guard(&self, token: CancellationToken, effect: &'static str) -> Guard {
+        *self.current() = Some(Cancellable { token, effect });
         Guard(self.clone())
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+    fn current(&self) -> MutexGuard<'_, Option<Cancellable>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -73,10 +90,11 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    /// Waits for a signal, and returns what a second one does.
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => "press Ctrl-C again to exit immediately",
+            _ = self.terminate.recv() => "a second signal ends the process immediately",
         }
     }
 }

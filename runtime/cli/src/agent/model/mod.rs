@@ -18,6 +18,7 @@ use toolcell_providers::scripted::Scripted;
 use toolcell_providers::{ApiKey, Connection, Failover, HttpOptions, SetupError};
 
 use self::connection::{http, is_loopback};
+pub(crate) use self::service::default_of;
 use self::service::{OPENAI_KEY, Service};
 use crate::components::keyring::{self, Keyring};
 use crate::config::layers::profiles::find;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use toolcell_core::Provider;
 use toolcell_providers::text_calls::{TextCalls, TextFormat};
-use toolcell_providers::{anthropic, gemini, ollama, openai};
+use toolcell_providers::{HttpOptions, anthropic, gemini, ollama, openai};
 
 use super::vertex;
 use crate::config::provider::{ProviderName, ToolCalls};
+use crate::config::units::Span;
 
 /// Variable with the key of OpenAI and compatible servers.
 pub(super) const OPENAI_KEY: &str = "OPENAI_API_KEY";
@@ -42,6 +43,21 @@ impl Service {
     }
 }
 
+/// Returns the value that a setting of `[provider]` has for a provider if it is not set, or `None` if nothing is sent then.
+pub(crate) fn default_of(name: ProviderName, key: &str) -> Option<String> {
+    let service = Service::of(name)?;
+    let http = HttpOptions::default();
+    match key {
+        "model" => service.model.map(str::to_owned),
+        "base_url" => service.base_url.map(str::to_owned),
+        "api_key_env" => Some(service.key.to_owned()),
+        "tool_calls" => Some(ToolCalls::default().to_string()),
+        "idle_timeout" => Some(Span(http.idle_timeout).to_string()),
+        "retries" => Some(http.retry.retries.to_string()),
+        _ => None,
+    }
+}
+
 /// Wraps a provider with a tool call format.
 pub(super) fn calling(provider: Arc<dyn Provider>, way: ToolCalls) -> Arc<dyn Provider> {
     let format = match way {
@@ -53,4 +69,30 @@ pub(super) fn calling(provider: Arc<dyn Provider>, way: ToolCalls) -> Arc<dyn Pr
         ToolCalls::Action => TextFormat::Action,
     };
     Arc::new(TextCalls::new(provider, format))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_is_that_of_the_provider_at_hand() {
+        use ProviderName::{Anthropic, Ollama, OpenAi, Scripted};
+        for (name, key, expected) in [
+            (OpenAi, "idle_timeout", Some("5 min")),
+            (OpenAi, "retries", Some("2")),
+            (OpenAi, "model", Some(OPENAI_MODEL)),
+            (OpenAi, "tool_calls", Some("native")),
+            (Anthropic, "base_url", Some(anthropic::ANTHROPIC_BASE_URL)),
+            (Anthropic, "model", None),
+            (Ollama, "api_key_env", Some("OLLAMA_API_KEY")),
+            // Nothing is sent.
+            (OpenAi, "temperature", None),
+            (OpenAi, "request_timeout", None),
+            // No network.
+            (Scripted, "idle_timeout", None),
+        ] {
+            assert_eq!(default_of(name, key).as_deref(), expected, "{name:?} {key}");
+        }
+    }
 }

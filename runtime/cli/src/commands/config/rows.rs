@@ -48,6 +48,7 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
         rows.absent("agent.instructions");
     }
     rows.sourced("agent.environment", &settings.tells_environment);
+    rows.sourced("agent.project_instructions", &settings.project_instructions);
     rows.rows.extend(settings.turn.rows(&settings.context));
     for (i, line) in settings.deny.iter().enumerate() {
         rows.add(format!("deny[{i}]"), &line.grant, &line.origin);
@@ -175,7 +176,10 @@ impl Rows {
                 Some((_, value, origin)) => self.add(key, value, &origin),
                 None => match &of_preset {
                     Some(row) if row.key == key => self.rows.push(row.clone()),
-                    _ => self.absent(key),
+                    _ => match model::default_of(name, spec.key) {
+                        Some(value) if self.detail == Detail::All => self.add(key, value, &Origin::Default),
+                        _ => self.absent(key),
+                    },
                 },
             }
         }

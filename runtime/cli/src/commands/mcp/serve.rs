@@ -110,7 +110,7 @@ impl Serve {
         };
         let stop = CancellationToken::new();
         let interrupts = Interrupts::watch(console.clone());
-        let _guard = interrupts.cancel_next(stop.clone());
+        let _guard = interrupts.stop_next(stop.clone());
         match self.http.address {
             None => clients.serve_stdio(&stop).await,
             Some(address) => Box::pin(clients.serve_http(&self.http, address, &stop)).await,

@@ -153,6 +153,7 @@ async fn confirmed(what: &Text, environment: &Environment, console: &Console) ->
             },
         ],
         takes_words: false,
+        needs_view: None,
         is_lasting: true,
     };
     let asking = console.clone();

@@ -101,6 +101,32 @@ pub(crate) struct MainAgentTable {
     /// Tells the model the date, the working directory and what its tools can reach. Defaults to `true`.
     #[schemars(with = "Option<bool>")]
     pub(crate) environment: Option<Spanned<bool>>,
+    /// What to do with the `AGENTS.md` of a project, which the model would read as instructions: `ask` (the default),
+    /// `accepted` or `off`.
+    #[schemars(with = "Option<ProjectInstructions>")]
+    pub(crate) project_instructions: Option<Spanned<ProjectInstructions>>,
+}
+
+/// Use of the `AGENTS.md` of a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProjectInstructions {
+    /// Ask the user about each text once; without a terminal, use none.
+    Ask,
+    /// Ask the user about each text once; without a terminal, use one that was accepted before.
+    Accepted,
+    /// Use none.
+    Off,
+}
+
+impl std::fmt::Display for ProjectInstructions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ask => "ask",
+            Self::Accepted => "accepted",
+            Self::Off => "off",
+        })
+    }
 }
 
 /// Log files of everything that happens: for each session one of all events, as JSON lines, and one of the model's

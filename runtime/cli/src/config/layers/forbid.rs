@@ -33,9 +33,11 @@ pub(super) fn forbid_agent(table: &MainAgentTable, source: &Arc<Source>) -> Resu
     let MainAgentTable {
         instructions,
         environment,
+        project_instructions,
     } = table;
     let place = instructions.as_ref().map(Spanned::span);
-    let Some(place) = place.or_else(|| environment.as_ref().map(Spanned::span)) else {
+    let place = place.or_else(|| environment.as_ref().map(Spanned::span));
+    let Some(place) = place.or_else(|| project_instructions.as_ref().map(Spanned::span)) else {
         return Ok(());
     };
     Err(refused("a project's file cannot instruct the agent")
@@ -165,9 +167,14 @@ mod tests {
 
     /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is
     /// refused.
-    const DECIDED: [(&str, &str, bool); 51] = [
+    const DECIDED: [(&str, &str, bool); 52] = [
         ("agent.environment", "[agent]\nenvironment = true", true),
         ("agent.instructions", "[agent]\ninstructions = \"x\"", true),
+        (
+            "agent.project_instructions",
+            "[agent]\nproject_instructions = \"accepted\"",
+            true,
+        ),
         ("agents", "[agents.a]\ndescription = \"d\"", true),
         ("approval.flow", "[approval]\nflow = \"ask\"", false),
         (

@@ -20,7 +20,9 @@ use self::tool_table::{bindings, declare, deny_lines, grant_lines, only, origin}
 use crate::components::builtin;
 use crate::config::budget::{self, SourcedBudget};
 use crate::config::file::parse::{self, Parsed};
-use crate::config::file::{ApprovalTable, File, FlowRule, LogTable, RuleTable, SecretTable};
+use crate::config::file::{
+    ApprovalTable, File, FlowRule, LogTable, ProjectInstructions, RuleTable, SecretTable,
+};
 use crate::config::limits;
 use crate::config::mcp;
 use crate::config::names::TakenNames;
@@ -86,6 +88,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         profiles: BTreeMap::new(),
         instructions: None,
         tells_environment: Sourced::default(true),
+        project_instructions: Sourced::default(ProjectInstructions::Ask),
         turn: LoopSettings::default(),
         context: ContextSettings::default(),
         budget: SourcedBudget::default(),
@@ -207,6 +210,12 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
             origin: origin(source, environment),
         };
     }
+    if let Some(project) = &agent.project_instructions {
+        settings.project_instructions = Sourced {
+            value: *project.get_ref(),
+            origin: origin(source, project),
+        };
+    }
     settings.turn = LoopSettings::of_table(turn, source);
     settings.context = ContextSettings::of_table(context, source);
     settings.rules = rules(approval, source);
@@ -319,6 +328,9 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) {
     provider.overlay(&overrides.provider);
     if let Some(system) = &overrides.system {
         settings.instructions = Some(Sourced::flag("--system", system.clone()));
+    }
+    if let Some(project) = overrides.project_instructions {
+        settings.project_instructions = Sourced::flag("--project-instructions", project);
     }
     settings.turn.overlay(&overrides.turn);
     settings.context.overlay(&overrides.context);

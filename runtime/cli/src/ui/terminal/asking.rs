@@ -14,7 +14,7 @@ use unicode_width::UnicodeWidthChar as _;
 use super::exhibit::{self, Exhibit};
 use super::foreign::layout::MIN_COLUMNS;
 use super::keyboard::{Keyboard, resumptions};
-use super::question::{Choice, Form, LONGEST, Question};
+use super::question::{Choice, Form, LONGEST, Question, View};
 use super::refusal;
 use super::screen::{FAINT, STRONG, Screen, WARN};
 use super::size::Size;
@@ -36,8 +36,8 @@ const ATTEMPTS: usize = 5;
 /// Result of drawing a question.
 #[derive(Debug, Clone, Copy)]
 struct Drawn {
-    /// True if part of the subject is omitted.
-    has_more: bool,
+    /// Offer to show the parts of the subject that are omitted.
+    view: View,
     /// True if the question is visible next to the answers.
     fits: bool,
 }
@@ -45,8 +45,8 @@ struct Drawn {
 /// Kind of prompt.
 #[derive(Debug, Clone, Copy)]
 enum Prompt {
-    /// Prompt for an answer.
-    Answer,
+    /// Prompt for an answer, such as this key.
+    Answer(char),
     /// Prompt for a refusal, the only answer to a question that does not fit on the screen.
     Refusal,
     /// Prompt for text that decides nothing, with this label.
@@ -169,15 +169,21 @@ impl<'a> Asking<'a> {
     /// Shows the question and waits for an answer.
     pub(crate) fn choose(&mut self, question: &Question) -> io::Result<Answer> {
         let mut attempts = 0;
+        let mut is_seen = question.needs_view.is_none();
+        let first = question.choices.first().map_or(REFUSAL, |choice| choice.key);
         while attempts < ATTEMPTS {
             attempts += 1;
-            let Drawn { has_more, fits } = self.draw(question)?;
+            let Drawn { view, fits } = self.draw(question, is_seen)?;
             let reading = if question.is_lasting {
                 READING_TIME
             } else {
                 Duration::ZERO
             };
-            let prompt = if fits { Prompt::Answer } else { Prompt::Refusal };
+            let prompt = match (fits, view) {
+                (false, _) => Prompt::Refusal,
+                (true, View::Required) => Prompt::Answer('v'),
+                (true, _) => Prompt::Answer(first),
+            };
             let (typed, digits) = self.typed(prompt, reading)?;
             match typed {
                 Typed::Line(line) => {
@@ -194,11 +200,16 @@ impl<'a> Asking<'a> {
                         })
                     };
                     let chosen = question.choices.iter().find(is_chosen);
-                    if let Some(choice) = chosen.filter(|choice| fits || choice.key == REFUSAL) {
+                    let is_possible = |choice: &&Choice| {
+                        let is_unseen = view == View::Required && Some(choice.key) == question.needs_view;
+                        choice.key == REFUSAL || (fits && !is_unseen)
+                    };
+                    if let Some(choice) = chosen.filter(is_possible) {
                         return Ok(Answer::Key(choice.key));
                     }
-                    if let (true, Some("v"), Some(exhibit)) = (has_more, answer, &question.exhibit) {
-                        self.page(exhibit)?;
+                    let can_view = view != View::None;
+                    if let (true, Some("v" | "view"), Some(exhibit)) = (can_view, answer, &question.exhibit) {
+                        is_seen |= self.page(exhibit)?;
                         attempts = 0;
                     } else {
                         self.err.line("  this is not one of the answers")?;
@@ -264,10 +275,10 @@ impl<'a> Asking<'a> {
         }
         let digits = self.needs_digits.then(digits);
         let (prompt, pace) = match (prompt, &digits) {
-            (Prompt::Answer, None) => (answer_prompt(None), Pace::KeyByKey),
+            (Prompt::Answer(_), None) => (answer_prompt(None), Pace::KeyByKey),
             (Prompt::Refusal, None) => (text!("  {}, Enter: ", Name("n")), Pace::KeyByKey),
             (Prompt::Refusal, Some(digits)) => (text!("  n{}, Enter: ", Name(digits)), Pace::Line),
-            (Prompt::Answer, Some(digits)) => (answer_prompt(Some(digits)), Pace::Line),
+            (Prompt::Answer(key), Some(digits)) => (answer_prompt(Some((key, digits))), Pace::Line),
             (Prompt::Text(prompt), _) => (prompt.into(), Pace::Line),
         };
         let columns = waiting.drawn.map_or(0, |(columns, _)| columns).max(1);
@@ -288,7 +299,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Draws the question.
-    fn draw(&mut self, question: &Question) -> io::Result<Drawn> {
+    fn draw(&mut self, question: &Question, is_seen: bool) -> io::Result<Drawn> {
         let (columns, rows) = self.size.now().unwrap_or((80, 24));
         let title = self.lines(columns, |screen| question.write_title(screen))?;
         let last = self.last_lines(columns)?;
@@ -305,7 +316,12 @@ impl<'a> Asking<'a> {
             Some(exhibit) => self.subject(exhibit, columns, room)?,
             None => (Vec::new(), false),
         };
-        let below = self.lines(columns, |screen| question.write_below(screen, has_more, form))?;
+        let view = match (has_more, is_seen) {
+            (false, _) => View::None,
+            (true, true) => View::Offered,
+            (true, false) => View::Required,
+        };
+        let below = self.lines(columns, |screen| question.write_below(screen, view, form))?;
         let needed = below.len() + last;
         self.err.end_open_line()?;
         let out = self.err.inner();
@@ -323,7 +339,7 @@ impl<'a> Asking<'a> {
             self.err.styled(WARN, small)?;
             self.err.end_line()?;
         }
-        Ok(Drawn { has_more, fits })
+        Ok(Drawn { view, fits })
     }
 
     /// Returns the number of lines below the answers: of the longest prompt, and of the note about keys typed before it, which
@@ -331,7 +347,7 @@ impl<'a> Asking<'a> {
     fn last_lines(&self, columns: usize) -> io::Result<usize> {
         let lines = self.lines(columns, |screen| {
             screen.line(aside_note(self.keeps_typed))?;
-            screen.line(answer_prompt(Some("00")))
+            screen.line(answer_prompt(Some(('y', "00"))))
         })?;
         Ok(lines.len())
     }
@@ -367,7 +383,9 @@ impl<'a> Asking<'a> {
             has_title: false,
         });
         for form in longest {
-            let below = self.lines(columns, |screen| question.write_below(screen, true, form))?;
+            let below = self.lines(columns, |screen| {
+                question.write_below(screen, View::Offered, form)
+            })?;
             if below.len() <= room {
                 return Ok((below, form));
             }
@@ -376,7 +394,9 @@ impl<'a> Asking<'a> {
             longest: LONGEST[LONGEST.len() - 1],
             has_title: true,
         };
-        let below = self.lines(columns, |screen| question.write_below(screen, true, form))?;
+        let below = self.lines(columns, |screen| {
+            question.write_below(screen, View::Offered, form)
+        })?;
         Ok((below, form))
     }
 
@@ -395,8 +415,8 @@ impl<'a> Asking<'a> {
             .collect())
     }
 
-    /// Shows the full subject, one screen at a time.
-    fn page(&mut self, exhibit: &Exhibit) -> io::Result<()> {
+    /// Shows the full subject, one screen at a time; returns true if its end was reached.
+    fn page(&mut self, exhibit: &Exhibit) -> io::Result<bool> {
         let mut at = 0;
         loop {
             let (columns, rows) = self.size.now().unwrap_or((80, 24));
@@ -415,14 +435,14 @@ impl<'a> Asking<'a> {
             self.err.styled(FAINT, message)?;
             self.err.end_line()?;
             if end >= lines.len() {
-                return Ok(());
+                return Ok(true);
             }
             match self.typed(Prompt::Text("  Enter or q: "), Duration::ZERO)?.0 {
-                Typed::Line(line) if line.trim() == "q" => return Ok(()),
+                Typed::Line(line) if line.trim() == "q" => return Ok(false),
                 Typed::Line(_) => at = end,
                 Typed::Pasted(pasted) => self.set_aside_pasted(&pasted)?,
                 Typed::Redraw => at = 0,
-                Typed::End | Typed::Withdrawn => return Ok(()),
+                Typed::End | Typed::Withdrawn => return Ok(false),
             }
         }
     }
@@ -458,13 +478,14 @@ fn aside_note(is_kept: bool) -> &'static str {
     }
 }
 
-/// Prompt for an answer, which must end with `digits` if there are any.
-fn answer_prompt(digits: Option<&str>) -> Text {
-    match digits {
+/// Prompt for an answer, which must end with digits if there are any; an answer is shown as an example.
+fn answer_prompt(example: Option<(char, &str)>) -> Text {
+    match example {
         None => "  your answer, then Enter: ".into(),
-        Some(digits) => text!(
-            "  your answer and {} (y{}), then Enter: ",
+        Some((key, digits)) => text!(
+            "  your answer and {} ({}{}), then Enter: ",
             Name(digits),
+            key,
             Name(digits)
         ),
     }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use serde_json::Value;
 use toolcell_sandbox::Digest;
 
-use super::screen::Screen;
+use super::question::{self, Fact, LONGEST};
+use super::screen::{STRONG, Screen};
 use super::text::{Name, Text, text};
 
 /// Lengths at which strings inside arguments are shown: the first form is used that fits on the screen.
@@ -44,11 +45,20 @@ const DIGITS: usize = 16;
 /// Foreign text that a question is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Exhibit {
-    arguments: Value,
+    items: Vec<Item>,
+    /// Digest of the full text of all items.
+    digest: Digest,
+}
+
+/// One of the subjects of a question.
+#[derive(Debug, Clone)]
+struct Item {
+    /// Heading and facts, if there are several subjects.
+    frame: Option<(Text, Vec<Fact>)>,
+    /// Arguments whose long strings can be abbreviated; `None` for a text.
+    arguments: Option<Value>,
     /// Full text.
     whole: String,
-    /// Digest of the full text.
-    digest: Digest,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,23 +71,100 @@ enum Part {
 impl Exhibit {
     /// Creates an exhibit of the arguments of a call.
     pub(crate) fn arguments(arguments: &Value) -> Self {
-        let whole = format!("{arguments:#}");
+        Self::of(vec![Item::arguments(None, arguments)])
+    }
+
+    /// Creates an exhibit of several calls, each with a heading, its arguments and facts.
+    pub(crate) fn calls<'a>(calls: impl IntoIterator<Item = (Text, &'a Value, Vec<Fact>)>) -> Self {
+        let items = calls.into_iter();
+        let items =
+            items.map(|(heading, arguments, facts)| Item::arguments(Some((heading, facts)), arguments));
+        Self::of(items.collect())
+    }
+
+    /// Creates an exhibit of a text.
+    pub(crate) fn text(text: &str) -> Self {
+        Self::of(vec![Item {
+            frame: None,
+            arguments: None,
+            whole: text.trim_end().to_owned(),
+        }])
+    }
+
+    fn of(items: Vec<Item>) -> Self {
+        let wholes: Vec<&str> = items.iter().map(|item| item.whole.as_str()).collect();
         Self {
-            arguments: arguments.clone(),
-            digest: Digest::of(whole.as_bytes()),
-            whole,
+            digest: Digest::of(wholes.join("\n").as_bytes()),
+            items,
         }
     }
 
     /// Writes an abbreviated form: long strings by start, end, length and digest, each in place, so that a long one hides no
     /// other. Returns true if nothing was omitted.
     pub(crate) fn write<W: Write>(&self, screen: &mut Screen<W>, form: Form) -> io::Result<bool> {
+        let mut is_whole = true;
+        for item in &self.items {
+            is_whole &= item.framed(screen, |screen| item.write(screen, form))?;
+        }
+        Ok(is_whole)
+    }
+
+    /// Returns the marker for omitted lines of an abbreviated form.
+    pub(crate) fn gap_of_lines(&self, left_out: usize) -> Text {
+        text!(
+            "  ├─ {} lines omitted; sha256 of the whole {}…",
+            left_out,
+            Name(&self.digest.hex()[..DIGITS])
+        )
+    }
+
+    /// Writes the full text.
+    pub(crate) fn write_whole<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+        for item in &self.items {
+            item.framed(screen, |screen| item.write_whole(screen))?;
+        }
+        Ok(())
+    }
+}
+
+impl Item {
+    fn arguments(frame: Option<(Text, Vec<Fact>)>, arguments: &Value) -> Self {
+        Self {
+            frame,
+            arguments: Some(arguments.clone()),
+            whole: format!("{arguments:#}"),
+        }
+    }
+
+    /// Writes the subject between its heading and its facts.
+    fn framed<W: Write, T>(
+        &self,
+        screen: &mut Screen<W>,
+        write: impl FnOnce(&mut Screen<W>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if let Some((heading, _)) = &self.frame {
+            screen.hang(4);
+            screen.text("  ")?;
+            screen.styled(STRONG, heading.shortened(LONGEST[0]))?;
+            screen.end_line()?;
+        }
+        let written = write(screen)?;
+        if let Some((_, facts)) = &self.frame {
+            question::write_facts(screen, facts, LONGEST[0])?;
+        }
+        Ok(written)
+    }
+
+    fn write<W: Write>(&self, screen: &mut Screen<W>, form: Form) -> io::Result<bool> {
+        let Some(arguments) = &self.arguments else {
+            return self.write_whole(screen).map(|()| true);
+        };
         let mut writer = Writer {
             form,
             parts: Vec::new(),
             line: String::new(),
         };
-        writer.value(&self.arguments, 0);
+        writer.value(arguments, 0);
         writer.end();
         let mut is_whole = true;
         for part in writer.parts {
@@ -96,17 +183,7 @@ impl Exhibit {
         Ok(is_whole)
     }
 
-    /// Returns the marker for omitted lines of an abbreviated form.
-    pub(crate) fn gap_of_lines(&self, left_out: usize) -> Text {
-        text!(
-            "  ├─ {} lines omitted; sha256 of the whole {}…",
-            left_out,
-            Name(&self.digest.hex()[..DIGITS])
-        )
-    }
-
-    /// Writes the full text.
-    pub(crate) fn write_whole<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+    fn write_whole<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
         screen.hang(2);
         screen.text("  ")?;
         screen.line(self.whole.clone())

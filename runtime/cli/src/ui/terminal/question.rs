@@ -31,6 +31,8 @@ pub(crate) struct Question {
     pub(crate) is_lasting: bool,
     /// True if a refusal may have words: `no, use b.txt instead`.
     pub(crate) takes_words: bool,
+    /// Answer that is possible only once the subject was shown in full.
+    pub(crate) needs_view: Option<char>,
 }
 
 /// Layout of the part below the subject.
@@ -43,12 +45,23 @@ pub(super) struct Form {
 }
 
 /// A fact that the user needs to answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Fact {
     /// Shown in every such question.
     Plain(Text),
     /// Specific to this question.
     Warning(Text),
+}
+
+/// Offer to show the subject in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// All of it is on the screen.
+    None,
+    /// It is offered beside the answers.
+    Offered,
+    /// One of the answers is possible only after it.
+    Required,
 }
 
 /// A possible answer.
@@ -80,12 +93,8 @@ impl Question {
                 whole.filter(is_short).or_else(|| short().filter(is_short))?
             }
         };
-        let form = Form {
-            longest: LONGEST[0],
-            has_title: false,
-        };
         let title = lines_of(&|screen| self.write_title(screen))?;
-        let facts = lines_of(&|screen| self.write_facts(screen, form))?;
+        let facts = lines_of(&|screen| write_facts(screen, &self.facts, LONGEST[0]))?;
         Some(
             format!("{}\n{subject}{facts}", title.trim())
                 .trim_end()
@@ -100,41 +109,30 @@ impl Question {
         screen.end_line()
     }
 
-    fn write_facts<W: Write>(&self, screen: &mut Screen<W>, form: Form) -> io::Result<()> {
-        for fact in &self.facts {
-            screen.hang(4);
-            match fact {
-                Fact::Plain(text) => {
-                    screen.text("  · ")?;
-                    screen.line(text.shortened(form.longest))?;
-                }
-                Fact::Warning(text) => {
-                    screen.styled(WARN, "  ! ")?;
-                    screen.line(text.shortened(form.longest))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn write_below<W: Write>(
         &self,
         screen: &mut Screen<W>,
-        has_more: bool,
+        view: View,
         form: Form,
     ) -> io::Result<()> {
-        self.write_facts(screen, form)?;
+        write_facts(screen, &self.facts, form.longest)?;
         if form.has_title {
             screen.styled(WARN, "? ")?;
             screen.styled(STRONG, self.title.shortened(form.longest))?;
             screen.end_line()?;
         }
-        let view = Choice {
+        let show = Choice {
             key: 'v',
             word: "view",
-            means: "show everything",
+            means: match view {
+                View::Required => "show everything, before you can say yes",
+                View::None | View::Offered => "show everything",
+            },
         };
-        for (i, choice) in self.choices.iter().chain(has_more.then_some(&view)).enumerate() {
+        let answers = self.choices.iter();
+        let answers = answers.filter(|choice| view != View::Required || Some(choice.key) != self.needs_view);
+        let show = (view != View::None).then_some(&show);
+        for (i, choice) in answers.chain(show).enumerate() {
             // Its key, a blank and the separator.
             if !screen.has_room(choice.means.len() + 5) {
                 screen.end_line()?;
@@ -153,6 +151,28 @@ impl Question {
     }
 }
 
+/// Writes facts with names of at most `longest` characters.
+pub(super) fn write_facts<W: Write>(
+    screen: &mut Screen<W>,
+    facts: &[Fact],
+    longest: usize,
+) -> io::Result<()> {
+    for fact in facts {
+        screen.hang(4);
+        match fact {
+            Fact::Plain(text) => {
+                screen.text("  · ")?;
+                screen.line(text.shortened(longest))?;
+            }
+            Fact::Warning(text) => {
+                screen.styled(WARN, "  ! ")?;
+                screen.line(text.shortened(longest))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -167,6 +187,7 @@ mod tests {
             choices: Vec::new(),
             is_lasting: false,
             takes_words: false,
+            needs_view: None,
         };
         question.plain(Size::NONE)
     }
