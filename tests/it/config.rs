@@ -607,12 +607,30 @@ fn full_disk_is_no_internal_error() {
     use std::process::Stdio;
 
     let user = User::new();
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = user.command(&["config", "show"]);
-    command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
-    let output = command.output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(74), "{stderr}");
+    let run = |arguments: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = user.command(arguments);
+        command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(74), "{stderr}");
+        stderr
+    };
+    // The answer of a turn is lost.
+    for arguments in [
+        &["run", "--provider", "offline", "How many words has: one two"][..],
+        &[
+            "run",
+            "--provider",
+            "offline",
+            "How many words has: one two",
+            "--json",
+        ],
+    ] {
+        let stderr = run(arguments);
+        assert!(stderr.contains("could not write the output"), "{stderr}");
+    }
+    let stderr = run(&["config", "show"]);
     insta::assert_snapshot!(stderr, @r"
     error: could not write the output
       why: No space left on device (os error 28)

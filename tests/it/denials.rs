@@ -186,6 +186,25 @@ fn paths_of_builtin_tools_are_marked() {
 }
 
 #[test]
+fn granted_directory_itself_is_not_deleted() {
+    let user = User::new();
+    user.file("kept.txt", "x");
+    user.file("sub/other.txt", "x");
+    for path in [".", "/", "sub/.."] {
+        let arguments = json!({ "path": path, "recursive": true }).to_string();
+        let seen = user
+            .run(&["call", "files_delete", &arguments, "--grant", "write=."])
+            .ended(1);
+        assert!(seen.stderr.contains("nothing deleted"), "{path}: {}", seen.stderr);
+        assert!(user.work().join("kept.txt").exists(), "{path}");
+    }
+    let arguments = json!({ "path": "sub", "recursive": true }).to_string();
+    user.run(&["call", "files_delete", &arguments, "--grant", "write=."])
+        .ended(0);
+    assert!(!user.work().join("sub").exists());
+}
+
+#[test]
 fn rule_for_a_path_applies_to_a_marked_argument() {
     let user = User::new();
     user.configure(

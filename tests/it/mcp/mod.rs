@@ -1,6 +1,7 @@
 //! `toolcell mcp serve`: each version of the protocol, grants, rules, cancellation, and what is refused.
 
 mod http;
+mod install;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};

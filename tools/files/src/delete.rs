@@ -31,6 +31,12 @@ pub(crate) fn files_delete(
             if entries == 1 { "entry" } else { "entries" }
         )));
     }
+    // A granted directory has no parent here, and removing it would fail after everything in it was deleted.
+    if fs::symlink_metadata(target.join("..")).is_err() {
+        return Err(ToolError::failed(format_args!(
+            "`{path}` is a granted directory itself, which cannot be deleted; nothing deleted. Delete the entries in it"
+        )));
+    }
     if entries == 0 {
         fs::remove_dir(target).map_err(|error| files::explain(&path, &error))?;
         return Ok(format!("Deleted the empty directory `{path}`."));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use toolcell_core::{Event, EventSink as _, SessionStore};
 
 use crate::environment::Environment;
@@ -12,6 +11,7 @@ use crate::session::turn_runner::store_failure;
 use crate::ui::escape;
 use crate::ui::hints::AllowHints;
 use crate::ui::render::Console;
+use crate::ui::render::output::Output;
 use crate::ui::render::turn::TurnView;
 use crate::ui::terminal::text;
 
@@ -24,18 +24,17 @@ const LAST_TURNS: usize = 2;
 /// Shows recorded events.
 pub(crate) struct Recorded {
     view: TurnView,
-    /// Cancelled when the output pipe is closed.
-    closed: CancellationToken,
+    output: Output,
     shown: usize,
 }
 
 impl Recorded {
     /// Creates a view that has shown nothing.
     pub(crate) fn new(console: &Console) -> Self {
-        let closed = CancellationToken::new();
+        let output = Output::default();
         Self {
-            view: TurnView::of_recorded(console.clone(), AllowHints::default().into(), closed.clone()),
-            closed,
+            view: TurnView::of_recorded(console.clone(), AllowHints::default().into(), output.clone()),
+            output,
             shown: 0,
         }
     }
@@ -43,7 +42,7 @@ impl Recorded {
     /// Shows the events that were not shown yet.
     pub(crate) fn show(&mut self, events: &[Event]) {
         for event in events.get(self.shown..).unwrap_or_default() {
-            if self.closed.is_cancelled() {
+            if self.output.has_failed() {
                 break;
             }
             self.view.event(event);
@@ -89,7 +88,7 @@ impl Recorded {
                     loaded => self.show(&loaded.map_err(store_failure)?),
                 }
             }
-            if is_over || self.closed.is_cancelled() {
+            if is_over || self.output.has_failed() {
                 return Ok(());
             }
             tokio::time::sleep(PAUSE).await;

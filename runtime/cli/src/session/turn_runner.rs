@@ -1,6 +1,5 @@
 //! Runs the turns of a session and renders them.
 
-use tokio_util::sync::CancellationToken;
 use toolcell_agent::TurnStart;
 use toolcell_agent::{Agent, AgentError, Session, TurnReport};
 use toolcell_core::event::{Event, EventSink, TurnOutcome};
@@ -14,6 +13,7 @@ use crate::session::store::SET_ASIDE;
 use crate::ui::escape;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::lines::JsonLines;
+use crate::ui::render::output::Output;
 use crate::ui::render::turn::TurnView;
 use crate::ui::render::{Console, failure};
 use crate::ui::terminal::{Text, text};
@@ -25,29 +25,28 @@ pub(crate) struct TurnRunner {
     sink: Box<dyn EventSink>,
     /// True if turns are rendered as JSON lines.
     json: bool,
-    /// Cancelled when the output pipe is closed.
-    closed: CancellationToken,
+    output: Output,
     interrupts: Interrupts,
 }
 
 impl TurnRunner {
     /// Creates a runner that renders turns as text, or as JSON lines.
     pub(crate) fn new(setup: AgentSetup, console: &Console, json: bool) -> Self {
-        let closed = CancellationToken::new();
-        let sink = sink(&setup, console, &closed, json);
+        let output = Output::default();
+        let sink = sink(&setup, console, &output, json);
         Self {
             setup,
             console: console.clone(),
             sink,
             json,
-            closed,
+            output,
             interrupts: Interrupts::watch(console.clone()),
         }
     }
 
     /// Replaces the agent of further turns.
     pub(crate) fn replace(&mut self, setup: AgentSetup) {
-        self.sink = sink(&setup, &self.console, &self.closed, self.json);
+        self.sink = sink(&setup, &self.console, &self.output, self.json);
         self.setup = setup;
     }
 
@@ -81,7 +80,7 @@ impl TurnRunner {
     pub(crate) async fn turn(&mut self, session: &mut Session, start: TurnStart) -> Result<Exit, Failure> {
         let logs = self.setup.logs.as_mut();
         let log = logs.map(|logs| logs.of(session.id())).transpose()?;
-        let cancel = self.closed.child_token();
+        let cancel = self.output.child_token();
         let _interrupts = self.interrupts.cancel_next(cancel.clone());
         let sink = |event: &Event| {
             self.sink.event(event);
@@ -93,8 +92,8 @@ impl TurnRunner {
         if let Some(error) = log.and_then(|log| log.error()) {
             self.console.note(text!("the log is incomplete: {}", error));
         }
-        if self.closed.is_cancelled() {
-            return Ok(Exit::Ok);
+        if self.output.has_failed() {
+            return self.output.ended();
         }
         self.ended(session, report)
     }
@@ -141,9 +140,9 @@ impl TurnRunner {
         self.setup.servers.stop().await;
     }
 
-    /// True if the output pipe is closed.
+    /// True if standard output cannot be written to, such as a closed pipe.
     pub(crate) fn is_output_closed(&self) -> bool {
-        self.closed.is_cancelled()
+        self.output.has_failed()
     }
 
     fn ended(&self, session: &Session, report: Result<TurnReport, AgentError>) -> Result<Exit, Failure> {
@@ -179,14 +178,14 @@ impl TurnRunner {
 }
 
 /// Creates the view of turns.
-fn sink(setup: &AgentSetup, console: &Console, closed: &CancellationToken, json: bool) -> Box<dyn EventSink> {
+fn sink(setup: &AgentSetup, console: &Console, output: &Output, json: bool) -> Box<dyn EventSink> {
     if json {
         return Box::new(JsonLines {
             console: console.clone(),
-            closed: closed.clone(),
+            output: output.clone(),
         });
     }
-    let view = TurnView::new(console.clone(), setup.hints.clone(), closed.clone());
+    let view = TurnView::new(console.clone(), setup.hints.clone(), output.clone());
     Box::new(view.attended(setup.is_attended).only_answer(setup.has_schema))
 }
 

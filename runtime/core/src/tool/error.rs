@@ -182,7 +182,7 @@ impl ToolError {
                 )
             }
             Self::Denied { message, .. } => {
-                format!("Error: not allowed: {message}. Calling again does not help; go on without it.")
+                format!("Error: not allowed: {message}. The same call will not be allowed either.")
             }
             Self::Unavailable { message } => {
                 format!("Error: not available at the moment: {message}. The same call may work later.")
@@ -247,7 +247,7 @@ mod tests {
             (
                 ToolError::denied("why", Some("add read=x".into())),
                 "denied",
-                "Error: not allowed: why. Calling again does not help; go on without it.",
+                "Error: not allowed: why. The same call will not be allowed either.",
             ),
             (
                 ToolError::Unavailable { message: message() },

@@ -13,7 +13,6 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Client, Launch};
 use crate::scratch::diff;
-use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 

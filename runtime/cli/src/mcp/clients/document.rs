@@ -229,7 +229,6 @@ mod tests {
             (Format::Yaml, "s: {x: {cmd: y}}\n"),
             (Format::Yaml, "s:\n  x: &a {cmd: y}\n  y: *a\n{"),
             (Format::Yaml, "s: 1\n"),
-            (Format::Yaml, "\"s\":\n  x: 1\n"),
         ] {
             assert!(edit(format, text, "s", "t", &entry()).is_err(), "{text}");
         }

@@ -19,6 +19,7 @@ pub(crate) mod held;
 pub(crate) mod json;
 pub(crate) mod lines;
 pub(crate) mod numbered;
+pub(crate) mod output;
 pub(crate) mod receipt;
 pub(crate) mod turn;
 pub(crate) mod usage;

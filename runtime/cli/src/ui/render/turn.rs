@@ -6,19 +6,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{Event, EventSink, NoticeLevel};
 use toolcell_core::tool::{LogLevel, LogLine, LogSource};
-use toolcell_core::{CallResult, Receipt};
+use toolcell_core::{ApprovalCause, CallResult, Receipt};
 
+use super::output::Output;
 use super::{Activity, Console, content, receipt, usage};
 use crate::config::units::Span;
 use crate::ui::hints::AllowHints;
 use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Name, Own, STRONG, Text, WARN, text};
 
 /// Hint for the first refusal without a terminal.
-const UNATTENDED: &str = "run it at a terminal to be asked; or decide in advance with `[approval] rules` in your own \
-                          configuration, and set the data-flow guard with --flow off";
+const UNATTENDED: &str = "run it at a terminal to be asked, or decide in advance with `[approval] rules` in your own \
+                          configuration";
+
+/// The same if the data-flow guard asks.
+const UNATTENDED_FLOW: &str = "run it at a terminal to be asked, or choose what the data-flow guard does: `[approval] flow` in \
+                               your own configuration, or --flow";
 
 /// Maximum depth of subagents with additional indentation.
 const MAX_SHOWN_DEPTH: usize = 8;
@@ -30,8 +34,7 @@ const MAX_ERROR: usize = 2_000;
 pub(crate) struct TurnView {
     console: Console,
     hints: Arc<AllowHints>,
-    /// Cancelled when the output pipe is closed.
-    closed: CancellationToken,
+    output: Output,
     /// True for a recorded turn: its text is complete, and messages of the user are shown.
     is_recorded: bool,
     /// True if a user can be asked.
@@ -52,17 +55,19 @@ struct State {
     streamed: String,
     reasoning_open: bool,
     shown_unattended: bool,
+    /// Cause of the last question.
+    cause: Option<ApprovalCause>,
     /// Denials of hooks that were already shown.
     shown_denials: BTreeSet<String>,
 }
 
 impl TurnView {
-    /// Creates a view on `console` that cancels `closed` when standard output is closed.
-    pub(crate) fn new(console: Console, hints: Arc<AllowHints>, closed: CancellationToken) -> Self {
+    /// Creates a view on `console` that notes in `output` when standard output cannot be written to.
+    pub(crate) fn new(console: Console, hints: Arc<AllowHints>, output: Output) -> Self {
         Self {
             console,
             hints,
-            closed,
+            output,
             is_recorded: false,
             is_attended: true,
             only_answer: false,
@@ -83,10 +88,10 @@ impl TurnView {
     }
 
     /// Creates a view of recorded turns.
-    pub(crate) fn of_recorded(console: Console, hints: Arc<AllowHints>, closed: CancellationToken) -> Self {
+    pub(crate) fn of_recorded(console: Console, hints: Arc<AllowHints>, output: Output) -> Self {
         Self {
             is_recorded: true,
-            ..Self::new(console, hints, closed)
+            ..Self::new(console, hints, output)
         }
     }
 
@@ -203,6 +208,7 @@ impl TurnView {
                 }
             }
             Event::Nested { event, .. } => self.nested(&mut state, event, 1)?,
+            Event::ApprovalRequested { cause, .. } => state.cause = Some(*cause),
             Event::ApprovalDecided { approved, reason, .. } => {
                 let reason = reason
                     .as_ref()
@@ -213,9 +219,13 @@ impl TurnView {
                 } else {
                     self.mark(WARN, "✗", text!("not approved{}", reason))?;
                     if !self.is_attended && !std::mem::replace(&mut state.shown_unattended, true) {
+                        let hint = match state.cause {
+                            Some(ApprovalCause::Flow | ApprovalCause::RuleAndFlow) => UNATTENDED_FLOW,
+                            _ => UNATTENDED,
+                        };
                         self.console.write(|s| {
                             s.err.styled(NAME, "  hint: ")?;
-                            s.err.line(UNATTENDED)
+                            s.err.line(hint)
                         })?;
                     }
                 }
@@ -469,8 +479,10 @@ fn count(number: u32, one: &'static str, many: &'static str) -> Text {
 impl EventSink for TurnView {
     fn event(&self, event: &Event) {
         // Only standard output matters: a closed standard error is ignored.
-        if self.show(event).is_err() && is_output(event) {
-            self.closed.cancel();
+        if let Err(error) = self.show(event)
+            && is_output(event)
+        {
+            self.output.fail(error);
         }
     }
 }
