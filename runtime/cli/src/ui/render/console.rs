@@ -168,7 +168,7 @@ impl Console {
     /// Writes a line for the user to standard error. Errors are ignored: standard error may be closed.
     pub(crate) fn note(&self, text: impl Into<Text>) {
         let _ = self.write(|streams| {
-            streams.end_open_line()?;
+            let _ = streams.end_open_line();
             streams.err.styled(FAINT, text)?;
             streams.err.end_line()
         });
@@ -190,7 +190,8 @@ impl Console {
     /// Prints a failure.
     pub(crate) fn report(&self, failure: &Failure) {
         let _ = self.write(|streams| {
-            streams.end_open_line()?;
+            // It may be this output that failed.
+            let _ = streams.end_open_line();
             failure.print(&mut streams.err)
         });
     }
