@@ -42,7 +42,12 @@ fn without_terminal_ask_is_denied_and_rule_is_named() {
     );
     assert!(!user.work().join("out.txt").exists());
     // The hint is shown once.
-    assert_eq!(seen.stderr.matches("--flow off").count(), 1, "{}", seen.stderr);
+    assert_eq!(
+        seen.stderr.matches("decide in advance").count(),
+        1,
+        "{}",
+        seen.stderr
+    );
 }
 
 #[test]
