@@ -14,7 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Client, Launch};
 use crate::scratch::diff;
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Shown, text};
 
 /// Maximum size of the file of a client, in bytes. That of Claude Code holds its history as well.
 const MAX_BYTES: u64 = 64 << 20;
@@ -111,7 +111,7 @@ impl Install {
             return Ok(Exit::Ok);
         }
         console.write(|s| {
-            s.out.line(text!("{}", crate::ui::terminal::Shown(&shown)))?;
+            s.out.line(text!("change of {}:", Shown(&shown)))?;
             diff::unified(&mut s.out, text, &new)?;
             s.out.flush()
         })?;
