@@ -95,7 +95,7 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) system: Option<String>,
 
-    /// What to do with the `AGENTS.md` of the project [default: ask].
+    /// Use of the `AGENTS.md` of the project [default: ask].
     #[arg(long, value_name = "USE")]
     project_instructions: Option<ProjectInstructions>,
 

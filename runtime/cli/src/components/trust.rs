@@ -37,7 +37,7 @@ pub(crate) struct Trust {
     file: Option<PathBuf>,
     /// Console to ask on; `None` for a non-interactive process.
     console: Option<Console>,
-    /// Where a component is announced that is trusted from elsewhere.
+    /// Console that announces a component that is trusted from elsewhere.
     notes: Option<Console>,
     /// Digests already asked about. The lock serializes questions.
     asked: Mutex<Vec<String>>,

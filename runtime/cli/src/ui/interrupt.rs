@@ -12,7 +12,7 @@ use crate::ui::terminal::{Own, text};
 #[derive(Clone)]
 pub(crate) struct Interrupts(Arc<Mutex<Option<Cancellable>>>);
 
-/// What the first signal cancels.
+/// Work that the first signal cancels.
 struct Cancellable {
     token: CancellationToken,
     /// Its effect, for the user.

@@ -1,6 +1,6 @@
 //! Definitions of a server's tools, checked like those of a component.
 //!
-//! What a server says about itself is not trusted: without the user's word a tool counts as destructive, and its
+//! Statements of a server about itself are not trusted: without the user's word a tool counts as destructive, and its
 //! annotations are left out.
 
 use std::collections::BTreeMap;

@@ -101,7 +101,7 @@ pub(crate) struct MainAgentTable {
     /// Tells the model the date, the working directory and what its tools can reach. Defaults to `true`.
     #[schemars(with = "Option<bool>")]
     pub(crate) environment: Option<Spanned<bool>>,
-    /// What to do with the `AGENTS.md` of a project, which the model would read as instructions: `ask` (the default),
+    /// Use of the `AGENTS.md` of a project, which the model would read as instructions: `ask` (the default),
     /// `accepted` or `off`.
     #[schemars(with = "Option<ProjectInstructions>")]
     pub(crate) project_instructions: Option<Spanned<ProjectInstructions>>,

@@ -123,7 +123,7 @@ impl Client {
         Entry { own, defaults }
     }
 
-    /// What the user does for the change to be seen.
+    /// Step of the user after which the client uses the change.
     pub(crate) fn advice(self) -> Own {
         Own(match self {
             Self::ClaudeCode => {
