@@ -221,16 +221,22 @@ pub(crate) fn known(
         let grants = loaded.settings.policy(settings, environment)?.grants;
         let scratch = settings.scratch_of(&loaded.settings);
         let kept = (scratch.as_ref())
-            .filter(|_| grants.dirs.iter().any(|dir| dir.access.can_change()))
+            .filter(|_| usable.dirs.iter().any(|dir| dir.access.can_change()))
             .map(|dir| text!("keep its changes in `{}` for review", dir.value));
+        let identity = loaded.component.identity();
+        let usable = identity.usable(&grants);
         let known = Known {
             digest: loaded.component.digest().to_string(),
             component: loaded.settings.name.clone(),
             access: saved_approvals::access(&grants, scratch.map(|dir| dir.value)),
             // A secret first: of many grants only some are shown.
-            reach: (loaded.settings.bindings.iter())
+            reach: (usable.secrets.iter())
                 .map(question::of_secret)
-                .chain((loaded.settings.grants.iter()).map(|line| question::of_grant(line, environment)))
+                .chain(
+                    (loaded.settings.grants.iter())
+                        .filter(|line| identity.can_use(&line.grant))
+                        .map(|line| question::of_grant(line, environment)),
+                )
                 .chain(kept)
                 .collect(),
             findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),
