@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
-use crate::ToolError;
+use crate::{ToolError, show};
 
 /// Type of a tool's parameter: any type that is `Deserialize` and [`JsonSchema`].
 ///
@@ -80,7 +80,10 @@ impl Arguments {
     /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the name of the first unknown argument.
     pub fn finish(self) -> Result<(), ToolError> {
         match self.values.keys().next() {
-            Some(name) => Err(ToolError::invalid(format_args!("unknown argument `{name}`"))),
+            Some(name) => Err(ToolError::invalid(format_args!(
+                "unknown argument {}",
+                show::quoted(name)
+            ))),
             None => Ok(()),
         }
     }
@@ -101,7 +104,7 @@ fn decode<T: Parameter>(name: &str, value: Value) -> Result<T, ToolError> {
             (name, path) if path.starts_with('[') => format!("{name}{path}"),
             (name, path) => format!("{name}.{path}"),
         };
-        ToolError::invalid(format_args!("`{place}`: {}", error.inner()))
+        ToolError::invalid(format_args!("{}: {reason}", show::quoted(place)))
     })
 }
 
@@ -153,6 +156,9 @@ mod tests {
         Arguments::parse(json).unwrap()
     }
 
+        // The error repeats the value.
+        let reason = error.inner().to_string();
+        let reason = show::cut(&reason, show::MAX_VALUE);
     #[test]
     fn missing_option_is_none_and_other_missing_arguments_fail() {
         let mut none = arguments("{}");

@@ -2,7 +2,7 @@
 
 use crate::generated::tool::exports::toolcell::tool::tools as wire;
 use crate::generated::tool::toolcell::tool::types;
-use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError};
+use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError, show};
 
 /// Exports tools as a component, in the order in which the model gets them. Once per crate.
 ///
@@ -127,7 +127,11 @@ pub fn definitions(tools: &[Entry]) -> Vec<wire::Definition> {
 /// The tool's error, or an invalid call.
 pub fn run(tools: &[Entry], call: wire::Call) -> Result<wire::Output, wire::ToolError> {
     let Some(tool) = tools.iter().find(|tool| tool.name == call.name) else {
-        return Err(ToolError::invalid(format_args!("this component has no tool `{}`", call.name)).into());
+        return Err(ToolError::invalid(format_args!(
+            "this component has no tool {}",
+            show::quoted(&call.name)
+        ))
+        .into());
     };
     let arguments = Arguments::parse(&call.arguments)?;
     let values = call.context.into_iter().filter_map(|(name, json)| {
@@ -192,7 +196,7 @@ impl From<Content> for types::Content {
 
 impl From<ToolError> for wire::ToolError {
     fn from(error: ToolError) -> Self {
-        let message = error.message().to_owned();
+        let message = show::cut(error.message(), show::MAX_MESSAGE).into_owned();
         match error.kind() {
             ErrorKind::InvalidArguments => Self::InvalidArguments(message),
             ErrorKind::Denied => Self::Denied(message),

@@ -78,6 +78,7 @@ mod output;
 pub mod progress;
 mod schema;
 #[cfg(not(target_family = "wasm"))]
+pub mod show;
 pub mod testing;
 mod tool;
 

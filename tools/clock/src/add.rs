@@ -1,7 +1,7 @@
 //! The tool `clock_add`.
 
 use jiff::Span;
-use toolcell_sdk::{Result, ToolError, output, tool};
+use toolcell_sdk::{Result, ToolError, output, show, tool};
 
 use crate::moment::{Moment, time_zone};
 
@@ -33,7 +33,8 @@ pub(crate) fn clock_add(
     let start = Moment::parse("start", &start, zone.as_ref())?;
     let span: Span = duration.trim().parse().map_err(|_| {
         ToolError::invalid(format_args!(
-            "`duration`: invalid duration `{duration}`; write `90 days`, `1 year 2 months`, `-36 hours` or `P1Y2M10DT2H`"
+            "`duration`: invalid duration {}; write `90 days`, `1 year 2 months`, `-36 hours` or `P1Y2M10DT2H`",
+            show::quoted(&duration)
         ))
     })?;
     let out_of_range = |_| ToolError::invalid("the result is outside the years -9999 to 9999");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolcell_sdk::serde_json::Value;
-use toolcell_sdk::{Output, Result, ToolError, input, tool};
+use toolcell_sdk::{Output, Result, ToolError, input, show, tool};
 use url::Url;
 
 use crate::response::Response;
@@ -117,9 +117,13 @@ fn build(
 
 /// Text of a response, whatever its status: the request may have had an effect.
 fn shown(url: &Url, response: &Response, max_chars: usize) -> String {
-    let mut text = format!("URL: {url}\nStatus: {}\n", response.status_text());
+    let mut text = format!(
+        "URL: {}\nStatus: {}\n",
+        show::value(url.as_str()),
+        response.status_text()
+    );
     if let Some(location) = response.header("location") {
-        text.push_str(&format!("Location: {location}\n"));
+        text.push_str(&format!("Location: {}\n", show::value(location)));
     }
     if response.body.is_empty() {
         text.push_str("The response has no body.\n");

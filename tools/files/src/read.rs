@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use toolcell_sdk::files::{self, Binary, Encoding, Line, Lines, TextReader};
-use toolcell_sdk::{Output, Result, ToolError, tool};
+use toolcell_sdk::{Output, Result, ToolError, show, tool};
 
 use crate::media;
 
@@ -64,7 +64,8 @@ fn read_from(path: &str, mut lines: Lines, first: usize, max_lines: usize, numbe
     }
     if number < first && (number > 0 || first > 1) {
         return Err(ToolError::invalid(format_args!(
-            "`{path}` has {}, so there is no line {first}",
+            "{} has {}, so there is no line {first}",
+            show::quoted(path),
             count(number, "line")
         )));
     }
@@ -171,7 +172,11 @@ impl Page {
 
 fn read_binary(path: &str, binary: &Binary) -> Result<Output> {
     let (media_type, is_picture) = media::sniff(&binary.start);
-    let said = format!("`{path}` is a binary file: {media_type}, {} bytes.", binary.len);
+    let said = format!(
+        "{} is a binary file: {media_type}, {} bytes.",
+        show::quoted(path),
+        binary.len
+    );
     if !is_picture {
         return Ok(Output::new().text(said));
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use regex::{Regex, RegexBuilder};
 use toolcell_sdk::files::{self, Lines, TextReader};
-use toolcell_sdk::{Result, ToolError, log, progress, tool};
+use toolcell_sdk::{Result, ToolError, log, progress, show, tool};
 
 use crate::walk::{Kind, Pattern, Walk};
 
@@ -62,7 +62,11 @@ pub(crate) fn files_search(
         .crlf(true)
         .size_limit(MAX_REGEX)
         .build()
-        .map_err(|error| ToolError::invalid(format_args!("`pattern`: {error}")))?;
+        .map_err(|error| {
+            // The error repeats the pattern.
+            let error = error.to_string();
+            ToolError::invalid(format_args!("`pattern`: {}", show::cut(&error, MAX_SHOWN)))
+        })?;
     let glob = glob.as_deref().map(Pattern::parse).transpose()?;
     let mut search = Search {
         // These match the ends of the searched text, so a whole file may not match although a line does.
@@ -79,24 +83,25 @@ pub(crate) fn files_search(
     };
     let start = Path::new(&path);
     let complete = if std::fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
-        search.file(start, &path)?
+        search.file(start, &show::name(&path))?
     } else {
+        unreachable: 0,
         let walk = Walk {
             depth: usize::MAX,
             all,
         };
         let walked = walk.visit(start, &mut |entry| {
             let wanted = glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
-            if entry.kind != Kind::File || !wanted {
-                return Ok(true);
+            match entry.kind {
+                Kind::File if wanted => {}
+                Kind::Unreachable if wanted => {
+                    search.unreachable += 1;
+                    return Ok(true);
+                }
+                _ => return Ok(true),
             }
-            let shown = entry
-                .path
-                .strip_prefix(".")
-                .unwrap_or(&entry.path)
-                .display()
-                .to_string();
-            search.file(&entry.path, &shown)
+            let shown = entry.path.strip_prefix(".").unwrap_or(&entry.path);
+            search.file(&entry.path, &show::name(shown))
         })?;
         search.left_out = walked.left_out;
         walked.complete
@@ -120,6 +125,8 @@ struct Search {
 impl Search {
     /// Searches one file. `false` if the answer is full.
     fn file(&mut self, path: &Path, shown: &str) -> Result<bool> {
+    /// Entries whose names are not UTF-8.
+    unreachable: u64,
         let reader = match files::open(path).and_then(|file| TextReader::from_file(path, file)) {
             Ok(Ok(reader)) => reader,
             Ok(Err(_)) => {
@@ -209,10 +216,18 @@ impl Search {
         }
         if self.matches == 0 {
             self.text = format!(
-                "No line matches `{pattern}` in {}.",
+                "No line matches {} in {}.",
+                show::quoted(pattern),
                 count(self.files, "text file")
             );
             if !complete {
+        match self.unreachable {
+            0 => {}
+            1 => notes.push("1 entry has a name that is not UTF-8 and cannot be opened".into()),
+            n => notes.push(format!(
+                "{n} entries have names that are not UTF-8 and cannot be opened"
+            )),
+        }
                 notes.push("the tree is too large and was not searched to its end".into());
             }
             if self.left_out > 0 {
@@ -345,6 +360,22 @@ mod tests {
         let root = tree(&[("a", line.as_bytes())]);
         let text = search(&root, json!({"pattern": "needle"}));
         assert!(text.starts_with("a:1:[...]a") && text.contains("needle") && text.ends_with("b[...]\n"));
+    #[test]
+    #[cfg(unix)]
+    fn odd_names_are_shown_escaped_and_counted_if_unreachable() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let root = tree(&[("a\nb", b"x\n")]);
+        let unreachable = root.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        fs::write(unreachable, "x").unwrap();
+        let found = search(&root, json!({"pattern": "x"}));
+        assert!(found.starts_with("\"a\\nb\":1:x\n"), "{found}");
+        assert!(
+            found.ends_with("[1 entry has a name that is not UTF-8 and cannot be opened]\n"),
+            "{found}"
+        );
+        assert!(search(&root, json!({"pattern": "none"})).ends_with("cannot be opened]"));
+    }
+
         assert!(text.len() < MAX_SHOWN + 50);
     }
 

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use toolcell_sdk::{Result, ToolError, files, input, tool};
+use toolcell_sdk::{Result, ToolError, files, input, show, tool};
 
 use crate::replace::replace;
 
@@ -50,12 +50,14 @@ pub(crate) fn files_write(
     };
     match done {
         Ok(done) => Ok(format!(
-            "{done} `{path}`: {} in {} written.",
+            "{done} {}: {} in {} written.",
+            show::quoted(&path),
             count(content.len(), "byte"),
             count(content.lines().count(), "line")
         )),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(ToolError::failed(format_args!(
-            "`{path}` already exists; choose another path, or `mode` `overwrite` or `append`"
+            "{} already exists; choose another path, or `mode` `overwrite` or `append`",
+            show::quoted(&path)
         ))),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !parents => {
             Err(files::explain(&path, &error)
