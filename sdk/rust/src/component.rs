@@ -1,5 +1,7 @@
 //! Exports of a component with tools.
 
+use serde_json::Value;
+
 use crate::generated::tool::exports::toolcell::tool::tools as wire;
 use crate::generated::tool::toolcell::tool::types;
 use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError, show};
@@ -151,9 +153,20 @@ impl From<Definition> for wire::Definition {
             input_schema: definition.input_schema.to_string(),
             output_schema: definition.output_schema.map(|schema| schema.to_string()),
             hints: definition.hints.into(),
-            annotations: Vec::new(),
+            annotations: annotations(definition.aliases),
         }
     }
+}
+
+/// Annotations of a definition: its aliases as a JSON object, which the host reads.
+fn annotations(aliases: &[(&str, &str)]) -> Vec<(String, String)> {
+    if aliases.is_empty() {
+        return Vec::new();
+    }
+    let aliases = aliases
+        .iter()
+        .map(|(alias, name)| ((*alias).to_owned(), Value::from(*name)));
+    vec![("aliases".to_owned(), Value::Object(aliases.collect()).to_string())]
 }
 
 impl From<Hints> for types::Hints {

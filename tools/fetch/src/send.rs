@@ -52,6 +52,7 @@ pub(crate) struct Request {
 #[tool(title = "Send an HTTP request", destructive, open_world)]
 pub(crate) fn fetch_send(
     /// Address, such as `https://api.example.com/items`.
+    #[alias("uri", "link", "address")]
     url: String,
     /// The method of the request.
     method: Method,
@@ -59,9 +60,11 @@ pub(crate) fn fetch_send(
     #[default(BTreeMap::new())]
     headers: BTreeMap<String, String>,
     /// The body: a text is sent as it is, any other value as JSON.
+    #[alias("data")]
     body: Option<Value>,
     /// The most characters of the response to show.
     #[default(20_000)]
+    #[alias("limit", "max_length")]
     max_chars: u32,
 ) -> Result<Output> {
     let request = build(&url, method, headers, body)?;

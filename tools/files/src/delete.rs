@@ -10,13 +10,13 @@ use toolcell_sdk::{Result, ToolError, files, show, tool};
 pub(crate) fn files_delete(
     /// Path of the file or directory.
     #[format("path")]
+    #[alias("file_path", "filename", "file", "directory")]
     path: String,
     /// Delete a directory with everything in it.
     #[default(false)]
     recursive: bool,
 ) -> Result<String> {
     let target = Path::new(&path);
-    // Of the link itself, not of what it leads to.
     let shown = show::quoted(&path);
     let metadata = fs::symlink_metadata(target).map_err(|error| files::explain(&path, &error))?;
     if !metadata.is_dir() {

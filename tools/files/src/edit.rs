@@ -23,11 +23,14 @@ const MAX_LINES: usize = 10;
 pub(crate) fn files_edit(
     /// Path of the file.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: String,
     /// The text to replace, exactly as it stands in the file, with its indentation. Several lines are fine; take enough
     /// of them to be unique.
+    #[alias("old_str", "old_text", "old")]
     old_string: String,
     /// The text to put there; empty to delete.
+    #[alias("new_str", "new_text", "new")]
     new_string: String,
     /// Replace every occurrence.
     #[default(false)]

@@ -23,12 +23,15 @@ const MAX_PICTURE: u64 = 3 << 20;
 pub(crate) fn files_read(
     /// Path of the file.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: String,
     /// The first line to read, counted from 1. A negative number counts from the end: -20 reads the last 20 lines.
     #[default(1)]
+    #[alias("start_line", "line")]
     offset: i64,
     /// The most lines to read.
     #[default(2000)]
+    #[alias("max_lines", "num_lines")]
     limit: u32,
     /// Put the number of each line before it.
     #[default(false)]

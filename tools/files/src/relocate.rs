@@ -11,9 +11,11 @@ use toolcell_sdk::{Result, ToolError, files, show, tool};
 pub(crate) fn files_move(
     /// Path of the file or directory.
     #[format("path")]
+    #[alias("from", "src", "old_path", "source_path")]
     source: String,
     /// Its new path, with its name; the directory must exist.
     #[format("path")]
+    #[alias("to", "dest", "dst", "new_path", "destination_path")]
     destination: String,
 ) -> Result<String> {
     let (from, to) = (Path::new(&source), Path::new(&destination));
@@ -46,9 +48,11 @@ pub(crate) fn files_move(
 pub(crate) fn files_copy(
     /// Path of the file.
     #[format("path")]
+    #[alias("from", "src", "source_path")]
     source: String,
     /// Path of the copy, with its name; the directory must exist.
     #[format("path")]
+    #[alias("to", "dest", "dst", "new_path", "destination_path")]
     destination: String,
 ) -> Result<String> {
     let (from, to) = (Path::new(&source), Path::new(&destination));
@@ -67,6 +71,7 @@ pub(crate) fn files_copy(
 pub(crate) fn files_make_directory(
     /// Path of the directory.
     #[format("path")]
+    #[alias("directory", "dir", "dir_path", "folder")]
     path: String,
 ) -> Result<String> {
     if Path::new(&path).is_dir() {

@@ -36,21 +36,27 @@ const MAX_REGEX: usize = 4 << 20;
 #[tool(title = "Search files", read_only, idempotent)]
 pub(crate) fn files_search(
     /// Regular expression (Rust syntax: no look-around, no back-references), matched within one line.
+    #[alias("query", "regex")]
     pattern: String,
     /// Directory to search with everything below it, or one file.
     #[default(".".into())]
     #[format("path")]
+    #[alias("directory", "dir", "file_path", "folder")]
     path: String,
     /// Search only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`).
+    #[alias("include", "file_pattern")]
     glob: Option<String>,
     /// Take upper and lower case as the same.
     #[default(false)]
+    #[alias("case_insensitive")]
     ignore_case: bool,
     /// Lines shown before and after each match.
     #[default(0)]
+    #[alias("context_lines")]
     context: u8,
     /// The most matching lines to show.
     #[default(200)]
+    #[alias("limit", "max_results")]
     max_matches: u32,
     /// Search everything, also hidden files (names that start with a dot) and those that `.gitignore` files leave out.
     #[default(false)]
@@ -85,7 +91,6 @@ pub(crate) fn files_search(
     let complete = if std::fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
         search.file(start, &show::name(&path))?
     } else {
-        unreachable: 0,
         let walk = Walk {
             depth: usize::MAX,
             all,
@@ -125,8 +130,6 @@ struct Search {
 impl Search {
     /// Searches one file. `false` if the answer is full.
     fn file(&mut self, path: &Path, shown: &str) -> Result<bool> {
-    /// Entries whose names are not UTF-8.
-    unreachable: u64,
         let reader = match files::open(path).and_then(|file| TextReader::from_file(path, file)) {
             Ok(Ok(reader)) => reader,
             Ok(Err(_)) => {
@@ -214,13 +217,6 @@ impl Search {
         if self.unreadable > 0 {
             notes.push(format!("{} could not be read", count(self.unreadable, "file")));
         }
-        if self.matches == 0 {
-            self.text = format!(
-                "No line matches {} in {}.",
-                show::quoted(pattern),
-                count(self.files, "text file")
-            );
-            if !complete {
         match self.unreachable {
             0 => {}
             1 => notes.push("1 entry has a name that is not UTF-8 and cannot be opened".into()),
@@ -354,12 +350,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn long_line_is_shown_around_its_match() {
-        let line = format!("{}needle{}", "a".repeat(5000), "b".repeat(5000));
-        let root = tree(&[("a", line.as_bytes())]);
-        let text = search(&root, json!({"pattern": "needle"}));
-        assert!(text.starts_with("a:1:[...]a") && text.contains("needle") && text.ends_with("b[...]\n"));
     #[test]
     #[cfg(unix)]
     fn odd_names_are_shown_escaped_and_counted_if_unreachable() {

@@ -28,8 +28,10 @@ pub(crate) enum Mode {
 pub(crate) fn files_write(
     /// Path of the file.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: String,
     /// The text to write.
+    #[alias("contents", "text", "file_text")]
     content: String,
     /// `create` fails if the file exists; `overwrite` replaces all that is in it; `append` adds to its end. The last two
     /// create it if it does not exist.

@@ -21,12 +21,14 @@ const MAX_TEXT: usize = 200_000;
 #[tool(title = "Query JSON", read_only, idempotent)]
 pub(crate) fn json_query(
     /// The jq program.
+    #[alias("query", "filter", "expression", "jq")]
     program: String,
     /// The JSON: any value, or its text. Give this or `path`.
     json: Option<Value>,
     /// Path of a file with JSON. Give this or `json`.
     #[format("path")]
     path: Option<String>,
+    #[alias("file_path", "filename", "file")]
     /// Write strings without quotes.
     #[default(false)]
     raw: bool,
@@ -39,6 +41,7 @@ pub(crate) fn json_query(
     /// The most outputs to write.
     #[default(1000)]
     max_outputs: u32,
+    #[alias("limit")]
 ) -> Result<String> {
     let (text, what) = match (json, path) {
         (Some(Value::String(json)), None) => (json, "`json`".to_owned()),
