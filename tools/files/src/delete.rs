@@ -18,6 +18,7 @@ pub(crate) fn files_delete(
 ) -> Result<String> {
     let target = Path::new(&path);
     let shown = show::quoted(&path);
+    // Of the link itself, not of what it leads to.
     let metadata = fs::symlink_metadata(target).map_err(|error| files::explain(&path, &error))?;
     if !metadata.is_dir() {
         fs::remove_file(target).map_err(|error| files::explain(&path, &error))?;

@@ -63,6 +63,7 @@ pub(crate) fn files_list(
                 Kind::Directory => writeln!(listed, "{name}"),
                 Kind::File => writeln!(listed, "{name}\t{}", entry.size),
                 Kind::Other => writeln!(listed, "{name}\t(link or special file)"),
+                Kind::Unreachable => writeln!(listed, "{name}\t(name is not UTF-8, cannot be opened)"),
             };
         }
         Ok(true)
@@ -223,6 +224,9 @@ mod tests {
         );
     }
 
+    #[test]
+    fn links_are_listed_and_not_followed() {
+        let root = tree();
         std::os::unix::fs::symlink(root.path(), root.path().join("src/loop")).unwrap();
         let listed = list(&root, json!({"depth": 9}));
         assert!(listed.contains("src/loop\t(link or special file)\n"), "{listed}");

@@ -85,6 +85,7 @@ pub(crate) fn files_search(
         files: 0,
         binary: 0,
         unreadable: 0,
+        unreachable: 0,
         left_out: 0,
     };
     let start = Path::new(&path);
@@ -124,6 +125,8 @@ struct Search {
     files: u64,
     binary: u64,
     unreadable: u64,
+    /// Entries whose names are not UTF-8.
+    unreachable: u64,
     left_out: usize,
 }
 
@@ -224,6 +227,13 @@ impl Search {
                 "{n} entries have names that are not UTF-8 and cannot be opened"
             )),
         }
+        if self.matches == 0 {
+            self.text = format!(
+                "No line matches {} in {}.",
+                show::quoted(pattern),
+                count(self.files, "text file")
+            );
+            if !complete {
                 notes.push("the tree is too large and was not searched to its end".into());
             }
             if self.left_out > 0 {
@@ -366,6 +376,12 @@ mod tests {
         assert!(search(&root, json!({"pattern": "none"})).ends_with("cannot be opened]"));
     }
 
+    #[test]
+    fn long_line_is_shown_around_its_match() {
+        let line = format!("{}needle{}", "a".repeat(5000), "b".repeat(5000));
+        let root = tree(&[("a", line.as_bytes())]);
+        let text = search(&root, json!({"pattern": "needle"}));
+        assert!(text.starts_with("a:1:[...]a") && text.contains("needle") && text.ends_with("b[...]\n"));
         assert!(text.len() < MAX_SHOWN + 50);
     }
 
