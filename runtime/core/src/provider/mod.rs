@@ -142,8 +142,8 @@ pub enum Delta {
         /// Reason of the failure.
         reason: String,
     },
-    /// Change of later requests that the user should know, such as a parameter that the server refused and that is left
-    /// out from now on. Nothing was produced before.
+    /// Fact that the user should know, such as a parameter that the server refused and that is left out from now on, a file
+    /// that is not sent, or the provider's reason for the end of an answer.
     Notice(String),
     /// The response is complete. Always the last item.
     Finished(Completion),
