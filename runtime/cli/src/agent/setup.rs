@@ -67,9 +67,13 @@ pub(crate) async fn assemble(
     let answer_schema = flags.answer_schema(environment)?;
     let has_schema = answer_schema.is_some();
     let settings = config::load(environment, overrides)?;
-    let model = model::choose(&settings.provider, &settings.profiles, environment)?;
-    let name = &model.provider.info().model;
-    let prices = prices::of_model(&settings.budget, &settings.prices, name, environment)?;
+    let model = model::choose(
+        &settings.provider,
+        &settings.profiles,
+        &settings.prices,
+        environment,
+    )?;
+    let prices = prices::of(&model, &settings.budget, &settings.prices, environment)?;
 
     let components = Components::load(&flags.tools, flags.locked, &settings, environment, console).await?;
     let findings = components.check(flags.locked, environment, console)?;
@@ -219,12 +223,12 @@ pub(crate) fn known(
     let mut all = BTreeMap::new();
     for loaded in components {
         let grants = loaded.settings.policy(settings, environment)?.grants;
+        let identity = loaded.component.identity();
+        let usable = identity.usable(&grants);
         let scratch = settings.scratch_of(&loaded.settings);
         let kept = (scratch.as_ref())
             .filter(|_| usable.dirs.iter().any(|dir| dir.access.can_change()))
             .map(|dir| text!("keep its changes in `{}` for review", dir.value));
-        let identity = loaded.component.identity();
-        let usable = identity.usable(&grants);
         let known = Known {
             digest: loaded.component.digest().to_string(),
             component: loaded.settings.name.clone(),
