@@ -1,5 +1,7 @@
 //! `toolcell tool`, `toolcell doctor`, completions and help.
 
+use serde_json::json;
+
 use crate::probe::Probe;
 use crate::support::cli_user::User;
 
@@ -19,6 +21,66 @@ fn every_shipped_tool_is_listed_with_its_component() {
         .unwrap();
     assert_eq!(text["source"], "shipped");
     assert!(text["digest"].as_str().unwrap().starts_with("sha256:"));
+}
+
+#[test]
+fn grants_without_an_import_are_told_as_such() {
+    let user = User::new();
+    user.file("script.json", r#"{ "steps": [{ "text": "Done." }] }"#);
+    user.probe("probe.wasm", &Probe::default());
+    user.configure(
+        "[approval]\nrules = [{ tool = \"*\", verdict = \"ask\" }]\n\
+         [tools.fetch]\ngrants = [\"read=.\", \"http=example.com\"]\n[tools.text]\ngrants = [\"read=.\", \"http=example.com\"]\n",
+    );
+    let listed = user.run(&["tool", "list"]).ended(0).stdout;
+    let line = |name: &str| {
+        let line = listed.lines().find(|line| line.starts_with(name));
+        line.unwrap_or_else(|| panic!("{name}: {listed}")).to_owned()
+    };
+    assert!(
+        line("fetch").ends_with("  http=example.com  cannot use read=."),
+        "{listed}"
+    );
+    assert!(
+        line("text").ends_with("  read=.  cannot use http=example.com"),
+        "{listed}"
+    );
+    let json = user.run(&["tool", "list", "--json"]).ended(0).json();
+    let fetch = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["component"] == "fetch")
+        .unwrap();
+    assert_eq!(fetch["grants"], json!(["http=example.com"]));
+    assert_eq!(fetch["unusable_grants"], json!(["read=."]));
+
+    // The prompt, of all tools and of one that has no imports for any of its grants.
+    let prompt = user
+        .run(&["config", "prompt", "--tool", "fetch", "--tool", "text"])
+        .ended(0)
+        .stdout;
+    assert!(prompt.contains(": read only (tools of `text`)"), "{prompt}");
+    assert!(
+        prompt.contains("- requests: `example.com` (tools of `fetch`)"),
+        "{prompt}"
+    );
+    let flags = [
+        "--tool",
+        "probe.wasm",
+        "--grant",
+        "read=.",
+        "--grant",
+        "http=example.com",
+    ];
+    let prompt = user
+        .run(&[&["config", "prompt"][..], &flags].concat())
+        .ended(0)
+        .stdout;
+    assert!(
+        prompt.contains("- the tools reach no files, hosts or stored data of the user"),
+        "{prompt}"
+    );
 }
 
 #[test]

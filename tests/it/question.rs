@@ -90,6 +90,17 @@ fn physical_lines(terminal: &Terminal, columns: usize) -> Vec<String> {
 }
 
 #[test]
+fn question_names_only_what_the_imports_can_reach() {
+    let user = asked_about_anything(&json!({}));
+    let grants = ["--grant", "read=.", "--grant", "http=example.com"];
+    let mut terminal = Terminal::start(&user, &[&RUN_ANY[..], &grants].concat(), "xterm", 200, 50);
+    terminal.answer("n").wait_for("1 call");
+    let shown = terminal.lines().join("\n");
+    assert!(shown.contains("which can only compute and log"), "{shown}");
+    assert!(!shown.contains("read files"), "{shown}");
+}
+
+#[test]
 fn forged_question_stays_behind_gutter_at_any_width() {
     for columns in [20, 40, 80, 200] {
         let blanks = " ".repeat(usize::from(columns) - 10);

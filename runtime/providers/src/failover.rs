@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
-use toolcell_core::provider::{Completion, Delta, ModelInfo, ProviderErrorKind, ProviderInfo, Request};
+use toolcell_core::provider::{
+    Completion, Delta, ModelInfo, Prices, ProviderErrorKind, ProviderInfo, Request,
+};
 use toolcell_core::{BoxFuture, BoxStream, Provider, ProviderError};
 
 use crate::emit::{self, Emitter};
@@ -21,6 +23,8 @@ pub const REST: Duration = Duration::from_secs(60);
 pub struct Failover {
     first: Arc<dyn Provider>,
     others: Vec<Arc<dyn Provider>>,
+    /// Prices of the others, in their order, if costs are counted.
+    prices: Option<Vec<Option<Prices>>>,
     /// Model that answered instead of the first, and until when it is asked first.
     preferred: Mutex<Option<(usize, Instant)>>,
 }
@@ -31,8 +35,24 @@ impl Failover {
         Self {
             first,
             others,
+            prices: None,
             preferred: Mutex::default(),
         }
+    }
+
+    /// Counts the tokens of the other models at their own prices, given in their order. Those of a model without prices cost
+    /// nothing, which the user is told when it answers. Without this, all tokens count at the prices of the first model.
+    #[must_use]
+    pub fn with_prices(mut self, prices: Vec<Option<Prices>>) -> Self {
+        self.prices = Some(prices);
+        self
+    }
+
+    /// Prices of a model: `None` if those of the session apply, `Some(None)` if they are not known.
+    fn prices(&self, index: usize) -> Option<Option<Prices>> {
+        let other = index.checked_sub(1)?;
+        let prices = self.prices.as_ref()?;
+        Some(prices.get(other).copied().flatten())
     }
 
     fn provider(&self, index: usize) -> &Arc<dyn Provider> {
@@ -57,11 +77,19 @@ impl Failover {
             let provider = self.provider(index);
             if let Some(error) = &failed {
                 let ProviderInfo { provider, model } = provider.info();
-                let told = format!("{error}; `{model}` of {provider} answers instead");
+                let unpriced = match self.prices(index) {
+                    Some(None) => ", and its tokens are not in the cost: its prices are not set",
+                    _ => "",
+                };
+                let told = format!("{error}; `{model}` of {provider} answers instead{unpriced}");
                 out.emit(Delta::Notice(told)).await;
             }
             let error = match relay(provider, request.clone(), &mut out).await {
-                Ok(completion) => {
+                Ok(mut completion) => {
+                    if let (Some(prices), Some(usage)) = (self.prices(index), &mut completion.usage) {
+                        let cost = prices.unwrap_or_default().cost_micros(usage);
+                        usage.cost_micros = Some(cost);
+                    }
                     if failed.is_some() {
                         let until = Instant::now() + REST;
                         *self.preferred.lock().unwrap_or_else(PoisonError::into_inner) = Some((index, until));
@@ -306,5 +334,55 @@ mod tests {
         let both = failover(&first, &[&second]);
         assert_eq!(ask(&both).await.0, Ok("b".to_owned()));
         assert_eq!(ask(&both).await.0, Ok("a again".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn answer_of_another_model_costs_what_that_model_does() {
+        let answer = || -> Answer {
+            vec![Ok(Delta::Finished(Completion {
+                parts: vec![Part::text("hi")],
+                stop: StopReason::Complete,
+                usage: Some(toolcell_core::provider::Usage {
+                    input: 1_000_000,
+                    ..Default::default()
+                }),
+            }))]
+        };
+        let price = Prices {
+            input: 2_000_000,
+            ..Prices::default()
+        };
+        let mut told = Vec::new();
+        for (prices, cost) in [
+            (None, None),
+            (Some(vec![Some(price)]), Some(2_000_000)),
+            (Some(vec![None]), Some(0)),
+        ] {
+            let first = model("first", vec![fails(ProviderErrorKind::Unavailable)]);
+            let other: Arc<dyn Provider> = model("other", vec![answer()]);
+            let mut failover = Failover::new(first, vec![other]);
+            if let Some(prices) = prices {
+                failover = failover.with_prices(prices);
+            }
+            let mut stream = failover.stream(Request::default());
+            let (mut notice, mut usage) = (String::new(), None);
+            while let Some(delta) = stream.next().await {
+                match delta.unwrap() {
+                    Delta::Notice(text) => notice = text,
+                    Delta::Finished(completion) => usage = completion.usage,
+                    _ => {}
+                }
+            }
+            assert_eq!(usage.unwrap().cost_micros, cost, "{notice}");
+            told.push(notice.contains("not in the cost"));
+        }
+        assert_eq!(told, [false, false, true]);
+
+        let alone = Failover::new(model("first", vec![answer()]), Vec::new()).with_prices(Vec::new());
+        let mut stream = alone.stream(Request::default());
+        let Some(Ok(Delta::Finished(completion))) = stream.next().await else {
+            panic!("no answer");
+        };
+        assert_eq!(completion.usage.unwrap().cost_micros, None);
     }
 }

@@ -12,7 +12,7 @@ use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, Request, Sto
 use toolcell_core::redact::Redaction;
 use toolcell_core::{Message, Part, ProviderError, Redactor};
 
-use crate::http::FailedAttempt;
+use crate::http::{FailedAttempt, bounded};
 use crate::schema::Strict;
 
 /// Maximum size of an answer, in bytes of text, reasoning, arguments and opaque provider data. The longest answers of
@@ -313,6 +313,13 @@ impl ResponseBuilder {
             return refused(format!("the answer exceeds {MAX_CALLS} calls"));
         }
         Ok(())
+    }
+
+    /// Tells the provider's own reason for an answer that it or the model refused.
+    pub(crate) fn refused(&mut self, reason: &str) {
+        let reason = self.redactor.text(reason);
+        let told = format!("{}: the answer was refused: {}", self.provider, bounded(&reason));
+        self.deltas.push(Delta::Notice(told));
     }
 
     /// Completes the response.

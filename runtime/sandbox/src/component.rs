@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use toolcell_core::{Policy, ToolSpec};
+use toolcell_core::{Grant, Grants, Policy, ToolSpec};
 
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::state::CellState;
@@ -81,6 +81,33 @@ impl Identity {
         abilities.sort_unstable();
         abilities.dedup();
         abilities
+    }
+
+    /// Returns `true` if its imports can use a grant; otherwise the grant has no effect.
+    pub fn can_use(&self, grant: &Grant) -> bool {
+        let ability = Ability::of_grant(grant);
+        self.imports.iter().any(|import| import.ability == ability)
+    }
+
+    /// Returns the part of the grants that its imports can use. Its tools reach nothing else.
+    pub fn usable(&self, grants: &Grants) -> Grants {
+        let abilities = self.abilities();
+        let has = |ability| abilities.contains(&ability);
+        let mut usable = grants.clone();
+        if !has(Ability::Files) {
+            usable.dirs.clear();
+        }
+        if !has(Ability::Environment) {
+            usable.env.clear();
+        }
+        if !has(Ability::Http) {
+            usable.http.clear();
+            usable.secrets.clear();
+        }
+        if !has(Ability::KeyValue) {
+            usable.buckets.clear();
+        }
+        usable
     }
 
     /// Returns `true` if it exports tools, so that [`crate::Sandbox::load`] accepts it.
@@ -231,7 +258,75 @@ impl From<Digest> for String {
 
 #[cfg(test)]
 mod tests {
+    use toolcell_core::policy::{DirAccess, DirGrant};
+
     use super::*;
+
+    fn with(abilities: &[Ability]) -> Identity {
+        let import = |ability: &Ability| Import {
+            name: String::new(),
+            ability: *ability,
+        };
+        Identity {
+            label: "x".into(),
+            digest: Digest::of(b""),
+            size: 0,
+            imports: abilities.iter().map(import).collect(),
+            exports: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_grants_that_the_imports_can_use_are_usable() {
+        let grant = |line: &str| line.parse::<Grant>().unwrap();
+        let (Grant::Http(http), Grant::Bucket(bucket)) = (grant("http=a.com"), grant("keyvalue=b")) else {
+            panic!("parsed as others");
+        };
+        let granted = Grants {
+            dirs: vec![DirGrant {
+                host: "/a".into(),
+                guest: "/".into(),
+                access: DirAccess::READ,
+                overlay: None,
+            }],
+            env: vec![("A".into(), "1".into())],
+            http: vec![http],
+            buckets: vec![bucket],
+            ..Grants::default()
+        };
+        let lines = ["read=/a", "env=A=1", "http=a.com", "keyvalue=b"];
+        let denials = ["deny=/a", "deny-http=a.com", "deny-keyvalue=b"];
+        let of_denials = [Ability::Files, Ability::Http, Ability::KeyValue];
+        let abilities = [
+            Ability::Files,
+            Ability::Environment,
+            Ability::Http,
+            Ability::KeyValue,
+        ];
+        for (index, ability) in abilities.into_iter().enumerate() {
+            let identity = with(&[ability]);
+            let usable = identity.usable(&granted);
+            let kept = [
+                usable.dirs.len(),
+                usable.env.len(),
+                usable.http.len(),
+                usable.buckets.len(),
+            ];
+            for (of, line) in lines.iter().enumerate() {
+                assert_eq!(kept[of] == 1, of == index, "{ability:?} {line}");
+                assert_eq!(identity.can_use(&grant(line)), of == index, "{ability:?} {line}");
+            }
+            for (of, line) in of_denials.iter().zip(denials) {
+                assert_eq!(
+                    identity.can_use(&grant(line)),
+                    *of == ability,
+                    "{ability:?} {line}"
+                );
+            }
+        }
+        assert_eq!(with(&abilities).usable(&granted), granted);
+        assert_eq!(with(&[Ability::Log]).usable(&granted), Grants::default());
+    }
 
     #[test]
     fn digest_round_trips() {

@@ -1,13 +1,17 @@
 //! Arguments of a call, decoded from JSON.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
-use schemars::JsonSchema;
+use schemars::generate::SchemaGenerator;
+use schemars::{JsonSchema, Schema};
+use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
-use crate::ToolError;
+use crate::{ToolError, show};
 
 /// Type of a tool's parameter: any type that is `Deserialize` and [`JsonSchema`].
 ///
@@ -22,6 +26,61 @@ pub trait Parameter: DeserializeOwned + JsonSchema {}
 
 #[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + JsonSchema> Parameter for T {}
+
+/// Argument that may be left out, of a type for which `null` is a value, such as [`Value`]: an `Option` does not tell `null`
+/// from a missing argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Optional<T> {
+    /// The argument was left out.
+    Missing,
+    /// The argument, possibly `null`.
+    Given(T),
+}
+
+/// Name by which the deserializer of a missing argument recognises [`Optional`].
+const OPTIONAL: &str = "toolcell_sdk::Optional";
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Optional<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OptionalVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OptionalVisitor<T> {
+            type Value = Optional<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_none<E>(self) -> Result<Optional<T>, E> {
+                Ok(Optional::Missing)
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<Optional<T>, D::Error> {
+                T::deserialize(value).map(Optional::Given)
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(OPTIONAL, OptionalVisitor(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Optional<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
 
 /// Arguments of a call: a JSON object, decoded by the macro.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +139,10 @@ impl Arguments {
     /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the name of the first unknown argument.
     pub fn finish(self) -> Result<(), ToolError> {
         match self.values.keys().next() {
-            Some(name) => Err(ToolError::invalid(format_args!("unknown argument `{name}`"))),
+            Some(name) => Err(ToolError::invalid(format_args!(
+                "unknown argument {}",
+                show::quoted(name)
+            ))),
             None => Ok(()),
         }
     }
@@ -94,14 +156,17 @@ pub(crate) fn absent<T: Parameter>() -> Option<T> {
 fn decode<T: Parameter>(name: &str, value: Value) -> Result<T, ToolError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
+        // The error repeats the value.
+        let reason = error.inner().to_string();
+        let reason = show::cut(&reason, show::MAX_VALUE);
         let place = match (name, path.as_str()) {
-            ("", ".") => return ToolError::invalid(error.inner()),
+            ("", ".") => return ToolError::invalid(reason),
             ("", path) => path.to_owned(),
             (name, ".") => name.to_owned(),
             (name, path) if path.starts_with('[') => format!("{name}{path}"),
             (name, path) => format!("{name}.{path}"),
         };
-        ToolError::invalid(format_args!("`{place}`: {}", error.inner()))
+        ToolError::invalid(format_args!("{}: {reason}", show::quoted(place)))
     })
 }
 
@@ -137,9 +202,20 @@ impl<'de> Deserializer<'de> for Absent {
         visitor.visit_none()
     }
 
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Missing> {
+        match name {
+            OPTIONAL => visitor.visit_none(),
+            _ => Err(Missing),
+        }
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+        seq tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 
@@ -159,6 +235,16 @@ mod tests {
         assert_eq!(none.take::<Option<u8>>("n"), Ok(None));
         assert_eq!(none.take_or("n", || 7_u8), Ok(7));
         assert_eq!(none.take::<u8>("n").unwrap_err().message(), "`n` is missing");
+    }
+
+    #[test]
+    fn null_is_a_value_of_an_optional_argument() {
+        let take = |json: &str| arguments(json).take::<Optional<Value>>("v");
+        assert_eq!(take("{}"), Ok(Optional::Missing));
+        assert_eq!(take(r#"{"v": null}"#), Ok(Optional::Given(Value::Null)));
+        assert_eq!(take(r#"{"v": [1]}"#), Ok(Optional::Given(serde_json::json!([1]))));
+        let error = arguments(r#"{"v": "x"}"#).take::<Optional<u8>>("v").unwrap_err();
+        assert_eq!(error.message(), "`v`: invalid type: string \"x\", expected u8");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Exports of a component with tools.
 
+use serde_json::Value;
+
 use crate::generated::tool::exports::toolcell::tool::tools as wire;
 use crate::generated::tool::toolcell::tool::types;
-use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError};
+use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError, show};
 
 /// Exports tools as a component, in the order in which the model gets them. Once per crate.
 ///
@@ -127,7 +129,11 @@ pub fn definitions(tools: &[Entry]) -> Vec<wire::Definition> {
 /// The tool's error, or an invalid call.
 pub fn run(tools: &[Entry], call: wire::Call) -> Result<wire::Output, wire::ToolError> {
     let Some(tool) = tools.iter().find(|tool| tool.name == call.name) else {
-        return Err(ToolError::invalid(format_args!("this component has no tool `{}`", call.name)).into());
+        return Err(ToolError::invalid(format_args!(
+            "this component has no tool {}",
+            show::quoted(&call.name)
+        ))
+        .into());
     };
     let arguments = Arguments::parse(&call.arguments)?;
     let values = call.context.into_iter().filter_map(|(name, json)| {
@@ -147,9 +153,20 @@ impl From<Definition> for wire::Definition {
             input_schema: definition.input_schema.to_string(),
             output_schema: definition.output_schema.map(|schema| schema.to_string()),
             hints: definition.hints.into(),
-            annotations: Vec::new(),
+            annotations: annotations(definition.aliases),
         }
     }
+}
+
+/// Annotations of a definition: its aliases as a JSON object, which the host reads.
+fn annotations(aliases: &[(&str, &str)]) -> Vec<(String, String)> {
+    if aliases.is_empty() {
+        return Vec::new();
+    }
+    let aliases = aliases
+        .iter()
+        .map(|(alias, name)| ((*alias).to_owned(), Value::from(*name)));
+    vec![("aliases".to_owned(), Value::Object(aliases.collect()).to_string())]
 }
 
 impl From<Hints> for types::Hints {
@@ -192,7 +209,7 @@ impl From<Content> for types::Content {
 
 impl From<ToolError> for wire::ToolError {
     fn from(error: ToolError) -> Self {
-        let message = error.message().to_owned();
+        let message = show::cut(error.message(), show::MAX_MESSAGE).into_owned();
         match error.kind() {
             ErrorKind::InvalidArguments => Self::InvalidArguments(message),
             ErrorKind::Denied => Self::Denied(message),

@@ -68,6 +68,7 @@ mod context;
 mod docs;
 mod error;
 pub mod files;
+mod future;
 #[doc(hidden)]
 pub mod generated;
 pub mod hook;
@@ -77,6 +78,7 @@ pub mod log;
 mod output;
 pub mod progress;
 mod schema;
+pub mod show;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 mod tool;
@@ -87,7 +89,7 @@ pub use serde_json;
 pub use toolcell_sdk_macros::{hook, input, output, tool};
 
 pub use answer::Answer;
-pub use arguments::{Arguments, Parameter};
+pub use arguments::{Arguments, Optional, Parameter};
 pub use context::Context;
 pub use error::{ErrorKind, Result, ResultExt, ToolError};
 pub use output::{Content, Output};
@@ -99,6 +101,7 @@ pub mod __private {
     pub use crate::answer::{answer, answer_schema};
     pub use crate::component::{Entry, assert_distinct_names, definitions, run};
     pub use crate::error::{BoxableError, ConvertibleError};
+    pub use crate::future::block_on;
     pub use crate::schema::{Parameters, with_format};
     pub use crate::tool::define;
 }

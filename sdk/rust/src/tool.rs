@@ -39,6 +39,8 @@ pub struct Definition {
     pub output_schema: Option<Value>,
     /// Claims of the author about effects of the tool.
     pub hints: Hints,
+    /// Other names of parameters, each with the parameter's own name. The host replaces them before it checks a call.
+    pub aliases: &'static [(&'static str, &'static str)],
 }
 
 /// Claims of the author about effects of a tool. They help the host to decide when to ask the user, and grant nothing.
@@ -63,6 +65,7 @@ pub fn define(
     hints: Hints,
     input_schema: Value,
     output_schema: Option<Value>,
+    aliases: &'static [(&'static str, &'static str)],
 ) -> Definition {
     Definition {
         name,
@@ -71,5 +74,6 @@ pub fn define(
         input_schema,
         output_schema,
         hints,
+        aliases,
     }
 }

@@ -7,6 +7,32 @@ use std::process::Command;
 
 /// Compiles a source with the SDK and returns the first error with its position, as `error: ... --> line:column`.
 fn first_error(name: &str, source: &str) -> String {
+    let said = errors(name, source);
+    let error = said
+        .lines()
+        .find(|line| line.starts_with("error"))
+        .unwrap_or_default();
+    let place = said
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix("--> "))
+        .unwrap_or_default();
+    let place = place.rsplit(".rs:").next().unwrap_or_default();
+    let note = said
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix("= note: "))
+        .unwrap_or_default();
+    let error = error
+        .trim_start_matches(|c: char| c != ':')
+        .trim_start_matches(": ");
+    if note.is_empty() || note.starts_with("this error originates") {
+        format!("{place} {error}")
+    } else {
+        format!("{place} {error} ({note})")
+    }
+}
+
+/// Compiles a source with the SDK, which fails, and returns what the compiler writes.
+fn errors(name: &str, source: &str) -> String {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let file = std::env::temp_dir().join(format!("toolcell-mistake-{}-{name}.rs", std::process::id()));
     let prelude = "use toolcell_sdk::{Context, Result, tool};\n";
@@ -31,27 +57,7 @@ fn first_error(name: &str, source: &str) -> String {
     std::fs::remove_file(&file).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "{name} compiles");
-    let error = said
-        .lines()
-        .find(|line| line.starts_with("error"))
-        .unwrap_or_default();
-    let place = said
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix("--> "))
-        .unwrap_or_default();
-    let place = place.rsplit(".rs:").next().unwrap_or_default();
-    let note = said
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix("= note: "))
-        .unwrap_or_default();
-    let error = error
-        .trim_start_matches(|c: char| c != ':')
-        .trim_start_matches(": ");
-    if note.is_empty() || note.starts_with("this error originates") {
-        format!("{place} {error}")
-    } else {
-        format!("{place} {error} ({note})")
-    }
+    said
 }
 
 /// The library that cargo built for this test: the newest one.
@@ -105,11 +111,6 @@ fn invalid_tools_get_readable_errors() {
             "3:4 a tool needs a description for the model: write a doc comment (`///`) on the function",
         ),
         (
-            "async",
-            "/// D.\n#[tool]\nasync fn f() {}",
-            "4:1 a tool cannot be an `async` function: the host suspends a call while it waits",
-        ),
-        (
             "generic",
             "/// D.\n#[tool]\nfn f<T>(t: T) {}",
             "4:5 a tool cannot have generic parameters",
@@ -148,6 +149,34 @@ fn invalid_tools_get_readable_errors() {
     ] {
         assert_eq!(first_error(name, source), error);
     }
+}
+
+#[test]
+fn each_mistake_in_a_tool_gives_one_error() {
+    let source = "#[tool(readonly)]\nunsafe fn f<T>((a, b): (u8, u8), c: &[u8], #[alias(\"d\")] d: u8) {}\n\
+                  toolcell_sdk::export!(f);";
+    let said = errors("several", source);
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error:")).collect();
+    for (part, number) in [
+        ("unknown option of a tool", 1),
+        ("cannot be an `unsafe` function", 1),
+        ("cannot have generic parameters", 1),
+        ("must be a plain name", 1),
+        ("must own its value", 1),
+        ("needs a description", 1),
+        ("`d` already names a parameter of this tool", 1),
+        ("", 8),
+    ] {
+        let found = errors.iter().filter(|error| error.contains(part)).count();
+        assert_eq!(found, number, "{part}: {said}");
+    }
+    assert!(
+        errors
+            .last()
+            .unwrap()
+            .contains("aborting due to 7 previous errors"),
+        "{said}"
+    );
 }
 
 #[test]

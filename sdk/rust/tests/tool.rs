@@ -441,3 +441,39 @@ fn output_that_borrows_nothing_can_be_read() {
         json!({"name": "a"})
     );
 }
+
+/// Waits, and adds.
+#[tool]
+async fn add_later(
+    #[alias("a", "first")] x: u32,
+    #[alias("b")]
+    #[default(1)]
+    y: u32,
+) -> Result<String> {
+    std::future::ready(()).await;
+    if x == 0 {
+        return Err(ToolError::invalid("`x` is zero"));
+    }
+    Ok((x + y).to_string())
+}
+
+#[test]
+fn async_function_is_a_tool() {
+    let answer = testing::call::<add_later>(json!({"x": 2, "y": 3})).unwrap();
+    assert_eq!(answer.to_text(), "5");
+    let error = testing::call::<add_later>(json!({"x": 0})).unwrap_err();
+    assert_eq!(error.message(), "`x` is zero");
+}
+
+#[test]
+fn aliases_are_in_the_definition_and_not_in_the_schema() {
+    let definition = testing::definition::<add_later>();
+    assert_eq!(definition.aliases, [("a", "x"), ("first", "x"), ("b", "y")]);
+    let schema = definition.input_schema;
+    let names: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["x", "y"]);
+    assert_eq!(schema["additionalProperties"], json!(false));
+    // Only the host replaces them: a tool never takes a name that no rule was asked about.
+    let error = testing::call::<add_later>(json!({"a": 2})).unwrap_err();
+    assert_eq!(error.message(), "`x` is missing");
+}

@@ -2,6 +2,7 @@
 
 mod http;
 mod install;
+mod shipped;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};

@@ -8,11 +8,14 @@
 //! - ```` ```toml ```` is a configuration of the user, which `toolcell config check` accepts.
 //! - ```` ```rust ```` is an example of the documentation of `toolcell-sdk`, and runs with its doc tests; on the page about
 //!   embedding it is the example `assistant`.
+//!
+//! A page that builds something has the sources in `~/toolcell`, and cargo works without a network.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::repository::readme::{copy_of_the_repository, fetch_for_guests};
 use crate::repository::workspace::root;
 use crate::support::cli_user::User;
 use crate::support::pty::Terminal;
@@ -48,12 +51,20 @@ fn pages() -> BTreeSet<String> {
         .collect()
 }
 
-/// A shell that runs a block as this user.
+/// A shell that runs a block as this user. Cargo finds the packages that were downloaded for this test.
 fn shell(user: &User, script: &str) -> Command {
     let binary = Path::new(env!("CARGO_BIN_EXE_toolcell")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     let mut command = user.program("bash", &["-e", "-c", &format!("exec 2>&1\n{script}")]);
-    command.env("PATH", path);
+    command.env("PATH", path).env("CARGO_NET_OFFLINE", "true");
+    let home = std::env::var("HOME").unwrap();
+    for (name, default) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+        let value = std::env::var(name).unwrap_or_else(|_| format!("{home}/{default}"));
+        command.env(name, value);
+    }
+    if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
+        command.env("RUSTUP_TOOLCHAIN", toolchain);
+    }
     command
 }
 
@@ -79,6 +90,10 @@ fn every_command_of_the_guide_prints_what_it_says() {
     for page in pages() {
         let text = std::fs::read_to_string(source().join(&page)).unwrap();
         let user = User::new();
+        if text.contains("cargo build") {
+            fetch_for_guests(env!("CARGO"));
+            copy_of_the_repository(&user.home().join("toolcell"));
+        }
         // A component that a page takes for one of a project.
         let prebuilt = user.home().join("toolcell/tools/prebuilt");
         std::fs::create_dir_all(&prebuilt).unwrap();

@@ -3,6 +3,7 @@
 mod contract;
 mod dependencies;
 mod guide;
+mod limits_page;
 mod prebuilt;
 mod promises;
 mod readme;

@@ -29,7 +29,7 @@ mod example {
 const RUN_EXAMPLE: &str = "README_EXAMPLE";
 
 /// Copies the tracked files (and untracked ones that are not ignored), as in a fresh clone.
-fn copy_of_the_repository(to: &Path) {
+pub(super) fn copy_of_the_repository(to: &Path) {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
         .current_dir(root())
@@ -137,7 +137,7 @@ exec '{real_cargo}' "$@"
 
 /// Downloads the crates of guests, of which a native build needs only some. If they are cached, nothing is downloaded;
 /// if they are unavailable, the build of the README's tool reports which one is missing.
-fn fetch_for_guests(real_cargo: &str) {
+pub(super) fn fetch_for_guests(real_cargo: &str) {
     let _ = Command::new(real_cargo)
         .args(["fetch", "--quiet", "--locked", "--target", "wasm32-wasip2"])
         .current_dir(root())

@@ -1,7 +1,7 @@
 //! The tool `clock_add`.
 
 use jiff::Span;
-use toolcell_sdk::{Result, ToolError, output, tool};
+use toolcell_sdk::{Result, ToolError, output, show, tool};
 
 use crate::moment::{Moment, time_zone};
 
@@ -23,17 +23,21 @@ pub(crate) struct Sum {
 pub(crate) fn clock_add(
     /// A date or time: `2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00+01:00`, `now`, `yesterday`,
     /// `next Monday 18:30`.
+    #[alias("date", "from")]
     start: String,
     /// Duration to add, such as `90 days`, `1 year 2 months`, `-36 hours`, `2 weeks`, or ISO 8601 such as `P1Y2M10DT2H`.
+    #[alias("amount")]
     duration: String,
     /// The time zone to count in, as a name of the IANA database; `start` is interpreted in it, or converted to it.
+    #[alias("timezone", "tz", "zone")]
     time_zone: Option<String>,
 ) -> Result<Sum> {
     let zone = time_zone.as_deref().map(self::time_zone).transpose()?;
     let start = Moment::parse("start", &start, zone.as_ref())?;
     let span: Span = duration.trim().parse().map_err(|_| {
         ToolError::invalid(format_args!(
-            "`duration`: invalid duration `{duration}`; write `90 days`, `1 year 2 months`, `-36 hours` or `P1Y2M10DT2H`"
+            "`duration`: invalid duration {}; write `90 days`, `1 year 2 months`, `-36 hours` or `P1Y2M10DT2H`",
+            show::quoted(&duration)
         ))
     })?;
     let out_of_range = |_| ToolError::invalid("the result is outside the years -9999 to 9999");

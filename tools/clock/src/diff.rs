@@ -27,10 +27,13 @@ pub(crate) struct Difference {
 pub(crate) fn clock_diff(
     /// The start: `2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00+01:00`, `now`, `yesterday`,
     /// `next Monday 18:30`.
+    #[alias("from")]
     start: String,
     /// The end, in the same forms.
+    #[alias("to", "until")]
     end: String,
     /// The time zone for a start or end that has none of its own, as a name of the IANA database.
+    #[alias("timezone", "tz", "zone")]
     time_zone: Option<String>,
 ) -> Result<Difference> {
     let zone = time_zone.as_deref().map(self::time_zone).transpose()?;

@@ -3,7 +3,7 @@
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, Zoned};
-use toolcell_sdk::{Result, ToolError};
+use toolcell_sdk::{Result, ToolError, show};
 
 use crate::relative;
 
@@ -108,7 +108,7 @@ pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
         return Ok(zone);
     }
     TimeZone::get(wanted).map_err(|_| {
-        let mut message = format!("`time_zone`: unknown time zone `{wanted}`");
+        let mut message = format!("`time_zone`: unknown time zone {}", show::quoted(wanted));
         let near = near(wanted);
         if near.is_empty() {
             message.push_str(
@@ -184,7 +184,8 @@ fn with_offset(text: &str) -> Option<Zoned> {
 
 fn unreadable(name: &str, text: &str) -> ToolError {
     ToolError::invalid(format_args!(
-        "`{name}`: invalid date or time `{text}`; write {FORMS}"
+        "`{name}`: invalid date or time {}; write {FORMS}",
+        show::quoted(text)
     ))
 }
 

@@ -27,6 +27,7 @@ pub(crate) struct Now {
 pub(crate) fn clock_now(
     /// Name of the IANA database such as `Europe/Berlin`, or an offset such as `+02:00`.
     #[default("UTC".into())]
+    #[alias("timezone", "tz", "zone")]
     time_zone: String,
 ) -> Result<Now> {
     let zone = self::time_zone(&time_zone)?;

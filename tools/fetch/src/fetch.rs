@@ -15,6 +15,7 @@ const MAX_BODY: usize = 8 << 20;
 #[tool(title = "Read a web page", read_only, idempotent, open_world)]
 pub(crate) fn fetch(
     /// Address, such as `https://example.com/page`.
+    #[alias("uri", "link", "address")]
     url: String,
     /// Part of the page to read: its main content (`article`), everything on it with menus and links (`page`), or the text as
     /// the server sent it (`raw`).
@@ -22,9 +23,11 @@ pub(crate) fn fetch(
     content: Content,
     /// The character to start at, for the next part of a long text.
     #[default(0)]
+    #[alias("offset", "start_index")]
     start: u32,
     /// The most characters to read.
     #[default(20_000)]
+    #[alias("limit", "max_length")]
     max_chars: u32,
 ) -> Result<Output> {
     let url = redirect::parse_url(&url)?;

@@ -1,6 +1,6 @@
 //! Conversion of a response to content for the model.
 
-use toolcell_sdk::{Output, Result, ToolError, input};
+use toolcell_sdk::{Output, Result, ToolError, input, show};
 use url::Url;
 
 use crate::response::Response;
@@ -42,7 +42,11 @@ pub(crate) fn read(url: &Url, response: &Response, content: Content, range: &Ran
                 "the picture has more than {MAX_PICTURE} bytes"
             )));
         }
-        let said = format!("URL: {url}\nType: {media_type}, {} bytes", response.body.len());
+        let said = format!(
+            "URL: {}\nType: {media_type}, {} bytes",
+            show::value(url.as_str()),
+            response.body.len()
+        );
         return Ok(Output::new().text(said).blob(media_type, response.body.clone()));
     }
     if !is_text(&media_type) {
@@ -50,7 +54,8 @@ pub(crate) fn read(url: &Url, response: &Response, content: Content, range: &Ran
             .header("content-length")
             .map_or(String::new(), |size| format!(" of {size} bytes"));
         return Err(ToolError::failed(format_args!(
-            "`{url}` is {media_type}{size}, which is neither text nor a picture"
+            "{} is {media_type}{size}, which is neither text nor a picture",
+            show::quoted(url.as_str())
         )));
     }
     let text = charset::decode(&response.body, charset.as_deref());
@@ -78,7 +83,7 @@ pub(crate) fn read(url: &Url, response: &Response, content: Content, range: &Ran
         ));
     }
     let shown = part(&text, range, &mut notes)?;
-    let mut answer = format!("URL: {url}\n");
+    let mut answer = format!("URL: {}\n", show::value(url.as_str()));
     if !title.is_empty() {
         answer.push_str(&format!("Title: {}\n", title.replace(['\n', '\r'], " ")));
     }
@@ -123,7 +128,11 @@ fn check_status(url: &Url, response: &Response) -> Result<()> {
     if (200..300).contains(&response.status) {
         return Ok(());
     }
-    let mut message = format!("`{url}` answered {}", response.status_text());
+    let mut message = format!(
+        "{} answered {}",
+        show::quoted(url.as_str()),
+        response.status_text()
+    );
     if let Some(wait) = response.header("retry-after") {
         message.push_str(&format!(", to be tried again after {wait}"));
         message.push_str(if wait.bytes().all(|b| b.is_ascii_digit()) {

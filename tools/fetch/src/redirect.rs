@@ -1,6 +1,6 @@
 //! Follows redirects. Each hop is a request of its own, which the host checks like any other.
 
-use toolcell_sdk::{Result, ToolError};
+use toolcell_sdk::{Result, ToolError, show};
 use url::Url;
 
 use crate::response::Response;
@@ -11,21 +11,23 @@ pub(crate) const MAX_REDIRECTS: usize = 5;
 /// Parses a URL.
 pub(crate) fn parse_url(text: &str) -> Result<Url> {
     let text = text.trim();
+    let invalid = |error| {
+        let url = show::quoted(text);
+        ToolError::invalid(format_args!("`url`: invalid URL {url}: {error}"))
+    };
     let url = match Url::parse(text) {
         Ok(url) => url,
         // URLs without a scheme, as typed into a browser.
-        Err(url::ParseError::RelativeUrlWithoutBase) => Url::parse(&format!("https://{text}"))
-            .map_err(|error| ToolError::invalid(format_args!("`url`: invalid URL `{text}`: {error}")))?,
-        Err(error) => {
-            return Err(ToolError::invalid(format_args!(
-                "`url`: invalid URL `{text}`: {error}"
-            )));
+        Err(url::ParseError::RelativeUrlWithoutBase) => {
+            Url::parse(&format!("https://{text}")).map_err(invalid)?
         }
+        Err(error) => return Err(invalid(error)),
     };
     if !matches!(url.scheme(), "http" | "https") {
         return Err(ToolError::invalid(format_args!(
-            "`url`: `{text}` has the scheme `{}`; only http and https are supported",
-            url.scheme()
+            "`url`: {} has the scheme {}; only http and https are supported",
+            show::quoted(text),
+            show::quoted(url.scheme())
         )));
     }
     if !url.username().is_empty() || url.password().is_some() {
@@ -50,17 +52,22 @@ pub(crate) fn follow(mut url: Url, get: &mut dyn FnMut(&Url) -> Result<Response>
         };
         if redirects == MAX_REDIRECTS {
             return Err(ToolError::failed(format_args!(
-                "more than {MAX_REDIRECTS} redirects, the last one from `{url}` to `{location}`"
+                "more than {MAX_REDIRECTS} redirects, the last one from {} to {}",
+                show::quoted(url.as_str()),
+                show::quoted(location)
             )));
         }
         redirects += 1;
         let next = url.join(&location).map_err(|error| {
             ToolError::failed(format_args!(
-                "`{url}` redirects to the invalid URL `{location}`: {error}"
+                "{} redirects to the invalid URL {}: {error}",
+                show::quoted(url.as_str()),
+                show::quoted(&location)
             ))
         })?;
         url = parse_url(next.as_str()).map_err(|error| {
-            ToolError::failed(format_args!("`{url}` redirects to an unsupported URL: {error}"))
+            let url = show::quoted(url.as_str());
+            ToolError::failed(format_args!("{url} redirects to an unsupported URL: {error}"))
         })?;
     }
 }

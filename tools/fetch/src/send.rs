@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolcell_sdk::serde_json::Value;
-use toolcell_sdk::{Output, Result, ToolError, input, tool};
+use toolcell_sdk::{Output, Result, ToolError, input, show, tool};
 use url::Url;
 
 use crate::response::Response;
@@ -52,6 +52,7 @@ pub(crate) struct Request {
 #[tool(title = "Send an HTTP request", destructive, open_world)]
 pub(crate) fn fetch_send(
     /// Address, such as `https://api.example.com/items`.
+    #[alias("uri", "link", "address")]
     url: String,
     /// The method of the request.
     method: Method,
@@ -59,9 +60,11 @@ pub(crate) fn fetch_send(
     #[default(BTreeMap::new())]
     headers: BTreeMap<String, String>,
     /// The body: a text is sent as it is, any other value as JSON.
+    #[alias("data")]
     body: Option<Value>,
     /// The most characters of the response to show.
     #[default(20_000)]
+    #[alias("limit", "max_length")]
     max_chars: u32,
 ) -> Result<Output> {
     let request = build(&url, method, headers, body)?;
@@ -117,9 +120,13 @@ fn build(
 
 /// Text of a response, whatever its status: the request may have had an effect.
 fn shown(url: &Url, response: &Response, max_chars: usize) -> String {
-    let mut text = format!("URL: {url}\nStatus: {}\n", response.status_text());
+    let mut text = format!(
+        "URL: {}\nStatus: {}\n",
+        show::value(url.as_str()),
+        response.status_text()
+    );
     if let Some(location) = response.header("location") {
-        text.push_str(&format!("Location: {location}\n"));
+        text.push_str(&format!("Location: {}\n", show::value(location)));
     }
     if response.body.is_empty() {
         text.push_str("The response has no body.\n");

@@ -3,47 +3,49 @@
 use std::fs;
 use std::path::Path;
 
-use toolcell_sdk::{Result, ToolError, files, tool};
+use toolcell_sdk::{Result, ToolError, files, show, tool};
 
 /// Delete a file, a link or an empty directory; with `recursive`, a directory and everything in it. It cannot be undone.
 #[tool(title = "Delete a file", destructive)]
 pub(crate) fn files_delete(
     /// Path of the file or directory.
     #[format("path")]
+    #[alias("file_path", "filename", "file", "directory")]
     path: String,
     /// Delete a directory with everything in it.
     #[default(false)]
     recursive: bool,
 ) -> Result<String> {
     let target = Path::new(&path);
+    let shown = show::quoted(&path);
     // Of the link itself, not of what it leads to.
     let metadata = fs::symlink_metadata(target).map_err(|error| files::explain(&path, &error))?;
     if !metadata.is_dir() {
         fs::remove_file(target).map_err(|error| files::explain(&path, &error))?;
-        return Ok(format!("Deleted `{path}`."));
+        return Ok(format!("Deleted {shown}."));
     }
     let entries = fs::read_dir(target)
         .map_err(|error| files::explain(&path, &error))?
         .count();
     if entries > 0 && !recursive {
         return Err(ToolError::failed(format_args!(
-            "`{path}` is a directory with {entries} {}; nothing deleted. `recursive` deletes it with everything in it",
+            "{shown} is a directory with {entries} {}; nothing deleted. `recursive` deletes it with everything in it",
             if entries == 1 { "entry" } else { "entries" }
         )));
     }
     // A granted directory has no parent here, and removing it would fail after everything in it was deleted.
     if fs::symlink_metadata(target.join("..")).is_err() {
         return Err(ToolError::failed(format_args!(
-            "`{path}` is a granted directory itself, which cannot be deleted; nothing deleted. Delete the entries in it"
+            "{shown} is a granted directory itself, which cannot be deleted; nothing deleted. Delete the entries in it"
         )));
     }
     if entries == 0 {
         fs::remove_dir(target).map_err(|error| files::explain(&path, &error))?;
-        return Ok(format!("Deleted the empty directory `{path}`."));
+        return Ok(format!("Deleted the empty directory {shown}."));
     }
     fs::remove_dir_all(target)
         .map_err(|error| files::explain(&path, &error).context("some of it may be deleted"))?;
-    Ok(format!("Deleted the directory `{path}` and everything in it."))
+    Ok(format!("Deleted the directory {shown} and everything in it."))
 }
 
 #[cfg(test)]

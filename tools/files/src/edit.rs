@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use toolcell_sdk::files::{self, Encoding};
-use toolcell_sdk::{Result, ToolError, tool};
+use toolcell_sdk::{Result, ToolError, show, tool};
 
 use crate::replace::replace;
 
@@ -23,11 +23,14 @@ const MAX_LINES: usize = 10;
 pub(crate) fn files_edit(
     /// Path of the file.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: String,
     /// The text to replace, exactly as it stands in the file, with its indentation. Several lines are fine; take enough
     /// of them to be unique.
+    #[alias("old_str", "old_text", "old")]
     old_string: String,
     /// The text to put there; empty to delete.
+    #[alias("new_str", "new_text", "new")]
     new_string: String,
     /// Replace every occurrence.
     #[default(false)]
@@ -51,7 +54,8 @@ pub(crate) fn files_edit(
         1 => {}
         n if !replace_all => {
             return Err(ToolError::failed(format_args!(
-                "`old_string` stands {n} times in `{path}`, {}; nothing changed. Give more of the text around it, or set `replace_all`",
+                "`old_string` stands {n} times in {}, {}; nothing changed. Give more of the text around it, or set `replace_all`",
+                show::quoted(&path),
                 lines_of(&text, &found)
             )));
         }
@@ -69,7 +73,7 @@ pub(crate) fn files_edit(
     } else {
         format!("{} times", found.len())
     };
-    Ok(format!("Replaced {times} in `{path}`, {lines}."))
+    Ok(format!("Replaced {times} in {}, {lines}.", show::quoted(&path)))
 }
 
 /// Text of a file as UTF-8 bytes. Other bytes are kept, so that a file in a legacy encoding is not damaged.
@@ -84,7 +88,8 @@ impl Text {
         let body = &contents[mark..];
         if files::is_binary(&contents[..contents.len().min(8192)]) {
             return Err(ToolError::failed(format_args!(
-                "`{path}` is a binary file, not text"
+                "{} is a binary file, not text",
+                show::quoted(path)
             )));
         }
         let unit = match encoding {
@@ -105,7 +110,8 @@ impl Text {
                 bytes: text.into_bytes(),
             }),
             None => Err(ToolError::failed(format_args!(
-                "`{path}` is not valid {}, so editing would destroy parts of it",
+                "{} is not valid {}, so editing would destroy parts of it",
+                show::quoted(path),
                 encoding.name()
             ))),
         }
@@ -193,7 +199,10 @@ fn lines_of(text: &Text, found: &[usize]) -> String {
 
 /// Message that a text does not occur in a file, with similar lines.
 fn not_found(path: &str, text: &Text, old: &str) -> String {
-    let said = format!("`old_string` does not stand in `{path}`; nothing changed");
+    let said = format!(
+        "`old_string` does not stand in {}; nothing changed",
+        show::quoted(path)
+    );
     if text.bytes.len() > MAX_COMPARED {
         return said;
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use toolcell_sdk::{Result, tool};
+use toolcell_sdk::{Result, show, tool};
 
 use crate::walk::{Kind, Pattern, Walk};
 
@@ -18,15 +18,18 @@ pub(crate) fn files_list(
     /// Path of the directory.
     #[default(".".into())]
     #[format("path")]
+    #[alias("directory", "dir", "dir_path", "folder")]
     path: String,
     /// Levels of directories to list; 1 is the directory alone.
     #[default(1)]
+    #[alias("max_depth")]
     depth: u8,
     /// List the directories below as well, whatever their depth.
     #[default(false)]
     recursive: bool,
     /// List only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`), at any
     /// depth unless `depth` is given as well.
+    #[alias("pattern")]
     glob: Option<String>,
     /// List everything, also hidden entries (names that start with a dot) and those that `.gitignore` files leave out.
     #[default(false)]
@@ -42,19 +45,25 @@ pub(crate) fn files_list(
     let (mut files, mut directories) = (0_usize, 0_usize);
     let walked = Walk { depth, all }.visit(Path::new(&path), &mut |entry| {
         match (&pattern, entry.kind) {
-            (Some(pattern), Kind::File | Kind::Other) if !pattern.matches(&entry.relative) => {
+            (Some(pattern), Kind::File | Kind::Other | Kind::Unreachable)
+                if !pattern.matches(&entry.relative) =>
+            {
                 return Ok(true);
             }
             (Some(_), Kind::Directory) => return Ok(true),
             (None, Kind::Directory) => directories += 1,
-            (_, Kind::File | Kind::Other) => files += 1,
+            (_, Kind::File | Kind::Other | Kind::Unreachable) => files += 1,
         }
         if files + directories <= MAX_LISTED {
-            let name = &entry.relative;
+            let name = match entry.kind {
+                Kind::Directory => show::name(&format!("{}/", entry.relative)).into_owned(),
+                _ => show::name(&entry.relative).into_owned(),
+            };
             let _ = match entry.kind {
-                Kind::Directory => writeln!(listed, "{name}/"),
+                Kind::Directory => writeln!(listed, "{name}"),
                 Kind::File => writeln!(listed, "{name}\t{}", entry.size),
                 Kind::Other => writeln!(listed, "{name}\t(link or special file)"),
+                Kind::Unreachable => writeln!(listed, "{name}\t(name is not UTF-8, cannot be opened)"),
             };
         }
         Ok(true)
@@ -71,8 +80,12 @@ pub(crate) fn files_list(
         listed.push_str("[the tree is too large and was not walked to its end]\n");
     }
     match (total, &glob) {
-        (0, Some(glob)) => listed.push_str(&format!("No file below `{path}` matches `{glob}`.\n")),
-        (0, None) => listed.push_str(&format!("`{path}` is empty.\n")),
+        (0, Some(glob)) => listed.push_str(&format!(
+            "No file below {} matches {}.\n",
+            show::quoted(&path),
+            show::quoted(glob)
+        )),
+        (0, None) => listed.push_str(&format!("{} is empty.\n", show::quoted(&path))),
         _ => {}
     }
     if walked.left_out > 0 {
@@ -180,6 +193,34 @@ mod tests {
         assert!(
             error.message().ends_with("b.txt` is a file, not a directory"),
             "{error}"
+        );
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn odd_names_are_listed_on_one_line_each() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let root = tempfile::tempdir().unwrap();
+        for name in ["a\nb\t9", "\u{1b}[2J", "exe\u{202e}txt", "\"q\"", "plain"] {
+            fs::write(root.path().join(name), "").unwrap();
+        }
+        fs::create_dir(root.path().join("new\nline")).unwrap();
+        fs::write(root.path().join("new\nline/x"), "").unwrap();
+        fs::write(root.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "").unwrap();
+        let listed = list(&root, json!({"depth": 2}));
+        let lines: Vec<&str> = listed.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "\"\\u001b[2J\"\t0",
+                "\"\\\"q\\\"\"\t0",
+                "\"a\\nb\\t9\"\t0",
+                "caf\\xe9\t(name is not UTF-8, cannot be opened)",
+                "\"exe\\u202etxt\"\t0",
+                "plain\t0",
+                "\"new\\nline/\"",
+                "\"new\\nline/x\"\t0",
+            ]
         );
     }
 

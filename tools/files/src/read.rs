@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use toolcell_sdk::files::{self, Binary, Encoding, Line, Lines, TextReader};
-use toolcell_sdk::{Output, Result, ToolError, tool};
+use toolcell_sdk::{Output, Result, ToolError, show, tool};
 
 use crate::media;
 
@@ -23,12 +23,15 @@ const MAX_PICTURE: u64 = 3 << 20;
 pub(crate) fn files_read(
     /// Path of the file.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: String,
     /// The first line to read, counted from 1. A negative number counts from the end: -20 reads the last 20 lines.
     #[default(1)]
+    #[alias("start_line", "line")]
     offset: i64,
     /// The most lines to read.
     #[default(2000)]
+    #[alias("max_lines", "num_lines")]
     limit: u32,
     /// Put the number of each line before it.
     #[default(false)]
@@ -64,7 +67,8 @@ fn read_from(path: &str, mut lines: Lines, first: usize, max_lines: usize, numbe
     }
     if number < first && (number > 0 || first > 1) {
         return Err(ToolError::invalid(format_args!(
-            "`{path}` has {}, so there is no line {first}",
+            "{} has {}, so there is no line {first}",
+            show::quoted(path),
             count(number, "line")
         )));
     }
@@ -171,7 +175,11 @@ impl Page {
 
 fn read_binary(path: &str, binary: &Binary) -> Result<Output> {
     let (media_type, is_picture) = media::sniff(&binary.start);
-    let said = format!("`{path}` is a binary file: {media_type}, {} bytes.", binary.len);
+    let said = format!(
+        "{} is a binary file: {media_type}, {} bytes.",
+        show::quoted(path),
+        binary.len
+    );
     if !is_picture {
         return Ok(Output::new().text(said));
     }

@@ -4,21 +4,23 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use toolcell_sdk::{Result, ToolError, files, tool};
+use toolcell_sdk::{Result, ToolError, files, show, tool};
 
 /// Move or rename a file or a directory. Nothing is overwritten: the destination must not exist.
 #[tool(title = "Move a file", destructive)]
 pub(crate) fn files_move(
     /// Path of the file or directory.
     #[format("path")]
+    #[alias("from", "src", "old_path", "source_path")]
     source: String,
     /// Its new path, with its name; the directory must exist.
     #[format("path")]
+    #[alias("to", "dest", "dst", "new_path", "destination_path")]
     destination: String,
 ) -> Result<String> {
     let (from, to) = (Path::new(&source), Path::new(&destination));
     let metadata = fs::symlink_metadata(from).map_err(|error| files::explain(&source, &error))?;
-    must_be_free(to, &destination)?;
+    must_be_free(to)?;
     match fs::rename(from, to) {
         Ok(()) => {}
         // Between two granted directories a file is copied.
@@ -26,17 +28,19 @@ pub(crate) fn files_move(
             copy(from, to).map_err(|error| explain_copy(from, to, &error))?;
             fs::remove_file(from).map_err(|error| {
                 files::explain(&source, &error)
-                    .context(format_args!("copied to `{destination}`, but not removed"))
+                    .context(format_args!("copied to {}, but not removed", show::quoted(to)))
             })?;
         }
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             return Err(ToolError::failed(format_args!(
-                "`{source}` and `{destination}` are in different granted directories, between which only files can be moved"
+                "{} and {} are in different granted directories, between which only files can be moved",
+                show::quoted(from),
+                show::quoted(to)
             )));
         }
         Err(error) => return Err(explain_copy(from, to, &error)),
     }
-    Ok(format!("Moved `{source}` to `{destination}`."))
+    Ok(format!("Moved {} to {}.", show::quoted(from), show::quoted(to)))
 }
 
 /// Copy a file. Nothing is overwritten: the destination must not exist.
@@ -44,16 +48,22 @@ pub(crate) fn files_move(
 pub(crate) fn files_copy(
     /// Path of the file.
     #[format("path")]
+    #[alias("from", "src", "source_path")]
     source: String,
     /// Path of the copy, with its name; the directory must exist.
     #[format("path")]
+    #[alias("to", "dest", "dst", "new_path", "destination_path")]
     destination: String,
 ) -> Result<String> {
     let (from, to) = (Path::new(&source), Path::new(&destination));
-    must_be_free(to, &destination)?;
+    must_be_free(to)?;
     drop(files::open(from)?);
     let bytes = copy(from, to).map_err(|error| explain_copy(from, to, &error))?;
-    Ok(format!("Copied `{source}` to `{destination}`: {bytes} bytes."))
+    Ok(format!(
+        "Copied {} to {}: {bytes} bytes.",
+        show::quoted(from),
+        show::quoted(to)
+    ))
 }
 
 /// Make a directory, with the missing directories on the way. It is no error if it exists.
@@ -61,24 +71,27 @@ pub(crate) fn files_copy(
 pub(crate) fn files_make_directory(
     /// Path of the directory.
     #[format("path")]
+    #[alias("directory", "dir", "dir_path", "folder")]
     path: String,
 ) -> Result<String> {
     if Path::new(&path).is_dir() {
-        return Ok(format!("`{path}` exists already."));
+        return Ok(format!("{} exists already.", show::quoted(&path)));
     }
     fs::create_dir_all(&path).map_err(|error| files::explain(&path, &error))?;
-    Ok(format!("Made the directory `{path}`."))
+    Ok(format!("Made the directory {}.", show::quoted(&path)))
 }
 
-fn must_be_free(to: &Path, destination: &str) -> Result<()> {
+fn must_be_free(to: &Path) -> Result<()> {
     match fs::symlink_metadata(to) {
         Err(_) => Ok(()),
         Ok(metadata) if metadata.is_dir() => Err(ToolError::failed(format_args!(
-            "`{destination}` is a directory that exists; write the path with the new name, such as `{}/NAME`",
-            destination.trim_end_matches('/')
+            "{} is a directory that exists; write the path with the new name, such as {}",
+            show::quoted(to),
+            show::quoted(to.join("NAME"))
         ))),
         Ok(_) => Err(ToolError::failed(format_args!(
-            "`{destination}` already exists; delete it first, or choose another path"
+            "{} already exists; delete it first, or choose another path",
+            show::quoted(to)
         ))),
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use regex::{Regex, RegexBuilder};
 use toolcell_sdk::files::{self, Lines, TextReader};
-use toolcell_sdk::{Result, ToolError, log, progress, tool};
+use toolcell_sdk::{Result, ToolError, log, progress, show, tool};
 
 use crate::walk::{Kind, Pattern, Walk};
 
@@ -36,21 +36,27 @@ const MAX_REGEX: usize = 4 << 20;
 #[tool(title = "Search files", read_only, idempotent)]
 pub(crate) fn files_search(
     /// Regular expression (Rust syntax: no look-around, no back-references), matched within one line.
+    #[alias("query", "regex")]
     pattern: String,
     /// Directory to search with everything below it, or one file.
     #[default(".".into())]
     #[format("path")]
+    #[alias("directory", "dir", "file_path", "folder")]
     path: String,
     /// Search only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`).
+    #[alias("include", "file_pattern")]
     glob: Option<String>,
     /// Take upper and lower case as the same.
     #[default(false)]
+    #[alias("case_insensitive")]
     ignore_case: bool,
     /// Lines shown before and after each match.
     #[default(0)]
+    #[alias("context_lines")]
     context: u8,
     /// The most matching lines to show.
     #[default(200)]
+    #[alias("limit", "max_results")]
     max_matches: u32,
     /// Search everything, also hidden files (names that start with a dot) and those that `.gitignore` files leave out.
     #[default(false)]
@@ -62,7 +68,11 @@ pub(crate) fn files_search(
         .crlf(true)
         .size_limit(MAX_REGEX)
         .build()
-        .map_err(|error| ToolError::invalid(format_args!("`pattern`: {error}")))?;
+        .map_err(|error| {
+            // The error repeats the pattern.
+            let error = error.to_string();
+            ToolError::invalid(format_args!("`pattern`: {}", show::cut(&error, MAX_SHOWN)))
+        })?;
     let glob = glob.as_deref().map(Pattern::parse).transpose()?;
     let mut search = Search {
         // These match the ends of the searched text, so a whole file may not match although a line does.
@@ -75,11 +85,12 @@ pub(crate) fn files_search(
         files: 0,
         binary: 0,
         unreadable: 0,
+        unreachable: 0,
         left_out: 0,
     };
     let start = Path::new(&path);
     let complete = if std::fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
-        search.file(start, &path)?
+        search.file(start, &show::name(&path))?
     } else {
         let walk = Walk {
             depth: usize::MAX,
@@ -87,16 +98,16 @@ pub(crate) fn files_search(
         };
         let walked = walk.visit(start, &mut |entry| {
             let wanted = glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
-            if entry.kind != Kind::File || !wanted {
-                return Ok(true);
+            match entry.kind {
+                Kind::File if wanted => {}
+                Kind::Unreachable if wanted => {
+                    search.unreachable += 1;
+                    return Ok(true);
+                }
+                _ => return Ok(true),
             }
-            let shown = entry
-                .path
-                .strip_prefix(".")
-                .unwrap_or(&entry.path)
-                .display()
-                .to_string();
-            search.file(&entry.path, &shown)
+            let shown = entry.path.strip_prefix(".").unwrap_or(&entry.path);
+            search.file(&entry.path, &show::name(shown))
         })?;
         search.left_out = walked.left_out;
         walked.complete
@@ -114,6 +125,8 @@ struct Search {
     files: u64,
     binary: u64,
     unreadable: u64,
+    /// Entries whose names are not UTF-8.
+    unreachable: u64,
     left_out: usize,
 }
 
@@ -207,9 +220,17 @@ impl Search {
         if self.unreadable > 0 {
             notes.push(format!("{} could not be read", count(self.unreadable, "file")));
         }
+        match self.unreachable {
+            0 => {}
+            1 => notes.push("1 entry has a name that is not UTF-8 and cannot be opened".into()),
+            n => notes.push(format!(
+                "{n} entries have names that are not UTF-8 and cannot be opened"
+            )),
+        }
         if self.matches == 0 {
             self.text = format!(
-                "No line matches `{pattern}` in {}.",
+                "No line matches {} in {}.",
+                show::quoted(pattern),
                 count(self.files, "text file")
             );
             if !complete {
@@ -337,6 +358,22 @@ mod tests {
             search(&root, json!({"pattern": "x", "max_matches": 2}))
                 .starts_with("a:1:x\na:2:x\n[there are more")
         );
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn odd_names_are_shown_escaped_and_counted_if_unreachable() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let root = tree(&[("a\nb", b"x\n")]);
+        let unreachable = root.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        fs::write(unreachable, "x").unwrap();
+        let found = search(&root, json!({"pattern": "x"}));
+        assert!(found.starts_with("\"a\\nb\":1:x\n"), "{found}");
+        assert!(
+            found.ends_with("[1 entry has a name that is not UTF-8 and cannot be opened]\n"),
+            "{found}"
+        );
+        assert!(search(&root, json!({"pattern": "none"})).ends_with("cannot be opened]"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
-use toolcell_sdk::{Result, ToolError, files, log};
+use toolcell_sdk::{Result, ToolError, files, log, show};
 
 use crate::ignore_rules::IgnoreRules;
 
@@ -53,6 +53,8 @@ pub(crate) enum Kind {
     File,
     /// A link, which is not followed, or a special file.
     Other,
+    /// Something whose name is not UTF-8, so that it cannot be opened.
+    Unreachable,
 }
 
 impl Walk {
@@ -61,8 +63,8 @@ impl Walk {
     pub(crate) fn visit(&self, start: &Path, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<Walked> {
         if fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
             return Err(ToolError::failed(format_args!(
-                "`{}` is a file, not a directory",
-                start.display()
+                "{} is a file, not a directory",
+                show::quoted(start)
             )));
         }
         let mut state = State::default();
@@ -139,11 +141,16 @@ impl Walk {
         entries.sort_by_key(fs::DirEntry::file_name);
         let mut directories = Vec::new();
         for entry in entries {
-            let name = entry.file_name().to_string_lossy().into_owned();
+            let name = entry.file_name();
             let kind = match entry.file_type() {
+                _ if files::has_invalid_name(&entry) => Kind::Unreachable,
                 Ok(kind) if kind.is_dir() => Kind::Directory,
                 Ok(kind) if kind.is_file() => Kind::File,
                 _ => Kind::Other,
+            };
+            let name = match kind {
+                Kind::Unreachable => show::name(&name).into_owned(),
+                _ => name.to_string_lossy().into_owned(),
             };
             let relative = format!("{prefix}{name}");
             if !self.all
@@ -196,7 +203,8 @@ impl Pattern {
             .build()
             .map_err(|error| {
                 ToolError::invalid(format_args!(
-                    "`glob`: invalid pattern `{pattern}`: {}",
+                    "`glob`: invalid pattern {}: {}",
+                    show::quoted(pattern),
                     error.kind()
                 ))
             })?;

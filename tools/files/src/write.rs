@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use toolcell_sdk::{Result, ToolError, files, input, tool};
+use toolcell_sdk::{Result, ToolError, files, input, show, tool};
 
 use crate::replace::replace;
 
@@ -28,8 +28,10 @@ pub(crate) enum Mode {
 pub(crate) fn files_write(
     /// Path of the file.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: String,
     /// The text to write.
+    #[alias("contents", "text", "file_text")]
     content: String,
     /// `create` fails if the file exists; `overwrite` replaces all that is in it; `append` adds to its end. The last two
     /// create it if it does not exist.
@@ -50,12 +52,14 @@ pub(crate) fn files_write(
     };
     match done {
         Ok(done) => Ok(format!(
-            "{done} `{path}`: {} in {} written.",
+            "{done} {}: {} in {} written.",
+            show::quoted(&path),
             count(content.len(), "byte"),
             count(content.lines().count(), "line")
         )),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(ToolError::failed(format_args!(
-            "`{path}` already exists; choose another path, or `mode` `overwrite` or `append`"
+            "{} already exists; choose another path, or `mode` `overwrite` or `append`",
+            show::quoted(&path)
         ))),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !parents => {
             Err(files::explain(&path, &error)

@@ -6,7 +6,7 @@ use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, compile, data};
 use jaq_json::Val;
 use jaq_std::input::{HasInputs, Inputs, RcIter};
-use toolcell_sdk::{Result, ToolError};
+use toolcell_sdk::{Result, ToolError, show};
 
 /// Definitions of jq that the library lacks.
 const MISSING: &str = include_str!("missing.jq");
@@ -135,7 +135,7 @@ fn load_errors(code: &str, errors: &load::Errors<&str, ()>) -> String {
                 texts.extend(
                     errors
                         .iter()
-                        .map(|(path, _)| format!("modules are not supported: `{path}`")),
+                        .map(|(path, _)| format!("modules are not supported: {}", show::quoted(path))),
                 );
             }
             load::Error::Lex(errors) => texts.extend(
@@ -161,9 +161,10 @@ fn compile_errors(code: &str, errors: &compile::Errors<&str, ()>) -> String {
             _ => String::new(),
         };
         texts.push(format!(
-            "{}undefined {} `{name}{arity}`",
+            "{}undefined {} {}",
             place(code, name),
-            undefined.as_str()
+            undefined.as_str(),
+            show::quoted(format!("{name}{arity}"))
         ));
     }
     texts.join("; ")

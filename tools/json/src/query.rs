@@ -2,7 +2,7 @@
 
 use jaq_json::Val;
 use toolcell_sdk::serde_json::Value;
-use toolcell_sdk::{Result, ToolError, files, tool};
+use toolcell_sdk::{Optional, Result, ToolError, files, show, tool};
 
 use crate::document::{parse, to_text};
 use crate::program::{Program, Yield};
@@ -21,11 +21,14 @@ const MAX_TEXT: usize = 200_000;
 #[tool(title = "Query JSON", read_only, idempotent)]
 pub(crate) fn json_query(
     /// The jq program.
+    #[alias("query", "filter", "expression", "jq")]
     program: String,
-    /// The JSON: any value, or its text. Give this or `path`.
-    json: Option<Value>,
+    /// The JSON: any value, or its text. A text that is no JSON is a string. Give this or `path`.
+    #[alias("data", "input", "document")]
+    json: Optional<Value>,
     /// Path of a file with JSON. Give this or `json`.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: Option<String>,
     /// Write strings without quotes.
     #[default(false)]
@@ -38,18 +41,28 @@ pub(crate) fn json_query(
     slurp: bool,
     /// The most outputs to write.
     #[default(1000)]
+    #[alias("limit")]
     max_outputs: u32,
 ) -> Result<String> {
+    let is_text = matches!(json, Optional::Given(Value::String(_)));
     let (text, what) = match (json, path) {
-        (Some(Value::String(json)), None) => (json, "`json`".to_owned()),
-        (Some(json), None) => (json.to_string(), "`json`".to_owned()),
-        (None, Some(path)) => (files::read_text(&path, MAX_DOCUMENT)?, format!("`{path}`")),
-        (None, None) => return Err(ToolError::invalid("give `json` or `path`")),
-        (Some(_), Some(_)) => return Err(ToolError::invalid("give `json` or `path`, not both")),
+        (Optional::Given(Value::String(json)), None) => (json, "`json`".to_owned()),
+        (Optional::Given(json), None) => (json.to_string(), "`json`".to_owned()),
+        (Optional::Missing, None) => return Err(ToolError::invalid("give `json` or `path`")),
+        // Some models give every argument, with `null` for those that they do not need.
+        (Optional::Missing | Optional::Given(Value::Null), Some(path)) => (
+            files::read_text(&path, MAX_DOCUMENT)?,
+            show::quoted(path).to_string(),
+        ),
+        (Optional::Given(_), Some(_)) => {
+            return Err(ToolError::invalid("give `json` or `path`, not both"));
+        }
     };
     let program = Program::compile(&program)?;
-    let mut documents = parse(&text, &what)?;
-    drop(text);
+    let mut documents = match parse(&text, &what) {
+        Err(_) if is_text && is_plain(&text) => vec![Val::from(text)],
+        parsed => parsed?,
+    };
     if slurp {
         documents = vec![documents.into_iter().collect::<Val>()];
     }
@@ -75,6 +88,12 @@ pub(crate) fn json_query(
         return Err(ToolError::failed(format_args!("{place}{error}{after}")));
     }
     Ok(answer.finish())
+}
+
+/// True if a text that is no JSON was not meant as JSON: it begins like no array, object or string.
+fn is_plain(text: &str) -> bool {
+    let begins = text.trim_start().chars().next();
+    begins.is_some_and(|c| !matches!(c, '[' | '{' | '"'))
 }
 
 /// Outputs, up to their limits.
@@ -181,11 +200,33 @@ mod tests {
             (json!(7), ". + 1", "8\n"),
             (json!("{\"a\": 1}"), ".a", "1\n"),
             (json!(true), "not", "false\n"),
+            (json!(null), ". == null", "true\n"),
+            (json!("null"), ". == null", "true\n"),
+            (json!("hello"), "length", "5\n"),
+            (json!("hello, world"), ".", "\"hello, world\"\n"),
         ] {
             let arguments = json!({"program": program, "json": json});
             let answer = testing::call::<json_query>(arguments).unwrap().to_text();
             assert_eq!(answer, output, "{program}");
         }
+    }
+
+    #[test]
+    fn text_that_begins_as_json_and_missing_json_are_errors() {
+        let refused = |arguments: Value| {
+            let error = testing::call::<json_query>(arguments).unwrap_err();
+            error.message().to_owned()
+        };
+        for text in ["{\"a\": 1,}", " [1", "\"a"] {
+            let told = refused(json!({"program": ".", "json": text}));
+            assert!(told.starts_with("`json` is not valid JSON: line 1"), "{told}");
+        }
+        assert_eq!(refused(json!({"program": ".", "json": " "})), "`json` is empty");
+        assert_eq!(refused(json!({"program": "."})), "give `json` or `path`");
+        let both = json!({"program": ".", "json": 1, "path": "a"});
+        assert_eq!(refused(both), "give `json` or `path`, not both");
+        let null = json!({"program": ".", "json": null, "path": "/no/such/file"});
+        assert!(refused(null).contains("does not exist"));
     }
 
     #[test]

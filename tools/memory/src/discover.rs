@@ -74,6 +74,7 @@ struct Neighbour {
 #[tool(title = "Search memories", read_only, idempotent)]
 pub(crate) fn memory_discover(
     /// Words to look for; memories need not have all of them.
+    #[alias("search", "text")]
     query: String,
     /// Only of this kind.
     kind: Option<String>,
@@ -82,6 +83,7 @@ pub(crate) fn memory_discover(
     tags: Vec<String>,
     /// Most matches to show, up to 50.
     #[default(10)]
+    #[alias("max_results")]
     limit: u32,
     /// Show also what is linked to the matches, over up to so many links (3 at most).
     #[default(0)]

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use toolcell_sdk::ToolError;
+use toolcell_sdk::{ToolError, show};
 
 /// Identifier of a memory or a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +28,8 @@ impl FromStr for Id {
         };
         id.ok_or_else(|| {
             ToolError::invalid(format_args!(
-                "invalid id `{}`; memories have ids such as `m17`, tasks such as `t18`",
-                text.escape_debug()
+                "invalid id {}; memories have ids such as `m17`, tasks such as `t18`",
+                show::quoted(text)
             ))
         })
     }
@@ -44,7 +44,8 @@ impl Id {
         match text.parse()? {
             Self::Memory(number) => Ok(number),
             Self::Task(_) => Err(ToolError::invalid(format_args!(
-                "`{text}` is a task; `memory_tasks` has tasks"
+                "{} is a task; `memory_tasks` has tasks",
+                show::quoted(text)
             ))),
         }
     }
@@ -57,7 +58,8 @@ impl Id {
         match text.parse()? {
             Self::Task(number) => Ok(number),
             Self::Memory(_) => Err(ToolError::invalid(format_args!(
-                "`{text}` is a memory, not a task"
+                "{} is a memory, not a task",
+                show::quoted(text)
             ))),
         }
     }

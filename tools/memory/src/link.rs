@@ -22,8 +22,10 @@ pub(crate) struct Linked {
 #[tool(title = "Link memories", destructive, idempotent)]
 pub(crate) fn memory_link(
     /// Id of the memory or task where the link starts.
+    #[alias("source")]
     from: String,
     /// Id of the memory or task where it leads to.
+    #[alias("target", "destination")]
     to: String,
     /// Relation, read from `from` to `to`: `because_of`, `part_of`, `contradicts`.
     relation: String,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use toolcell_sdk::serde::{Deserialize, Serialize};
-use toolcell_sdk::{Result, ToolError, output};
+use toolcell_sdk::{Result, ToolError, output, show};
 
 use crate::graph::Edge;
 use crate::id::Id;
@@ -177,8 +177,8 @@ pub(crate) fn label(name: &str, text: &str) -> Result<String> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if label.is_empty() || !label.chars().all(is_plain) {
         return Err(ToolError::invalid(format_args!(
-            "`{}` cannot be a {name}; use letters, digits, `_`, `-`, `.` and `:`",
-            text.escape_debug()
+            "{} cannot be a {name}; use letters, digits, `_`, `-`, `.` and `:`",
+            show::quoted(text)
         )));
     }
     check_length(&format!("the {name} `{label}`"), &label, MAX_WORD)?;

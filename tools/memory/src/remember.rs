@@ -24,6 +24,7 @@ pub(crate) struct Stored {
 #[tool(title = "Store a memory", destructive)]
 pub(crate) fn memory_store(
     /// Text to remember, in words that make sense on their own later.
+    #[alias("text", "memory")]
     content: String,
     /// Subject, in a few words.
     title: Option<String>,

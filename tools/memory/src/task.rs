@@ -220,6 +220,7 @@ pub(crate) fn memory_task(
     /// Work to be done, in one line.
     title: Option<String>,
     /// Details needed for it.
+    #[alias("content", "text")]
     description: Option<String>,
     /// Progress; a new task is `pending`.
     status: Option<Status>,

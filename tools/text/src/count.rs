@@ -25,9 +25,11 @@ pub(crate) struct Counts {
 #[tool(title = "Count text", read_only, idempotent)]
 pub(crate) fn text_count(
     /// The text. Give this or `path`.
+    #[alias("content")]
     text: Option<String>,
     /// Path of a text file. Give this or `text`.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: Option<String>,
 ) -> Result<Counts> {
     let mut counter = Counter::default();

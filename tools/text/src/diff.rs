@@ -22,14 +22,18 @@ const CAREFUL: Duration = Duration::from_secs(5);
 #[tool(title = "Compare texts", read_only, idempotent)]
 pub(crate) fn text_diff(
     /// The old text.
+    #[alias("old", "old_string")]
     old_text: Option<String>,
     /// Path of a file with the old text.
     #[format("path")]
+    #[alias("old_file")]
     old_path: Option<String>,
     /// The new text.
+    #[alias("new", "new_string")]
     new_text: Option<String>,
     /// Path of a file with the new text.
     #[format("path")]
+    #[alias("new_file")]
     new_path: Option<String>,
     /// Unchanged lines shown around each change.
     #[default(3)]

@@ -31,9 +31,11 @@ pub(crate) enum Algorithm {
 #[tool(title = "Hash", read_only, idempotent)]
 pub(crate) fn text_hash(
     /// The text. Give this or `path`.
+    #[alias("content")]
     text: Option<String>,
     /// Path of a file. Give this or `text`.
     #[format("path")]
+    #[alias("file_path", "filename", "file")]
     path: Option<String>,
     /// The hash function. MD5 and SHA-1 are for checksums published in them; they do not protect against forgery.
     #[default(Algorithm::Sha256)]

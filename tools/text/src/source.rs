@@ -1,6 +1,6 @@
 //! Source of a text: an argument or a file.
 
-use toolcell_sdk::{Result, ToolError, files};
+use toolcell_sdk::{Result, ToolError, files, show};
 
 /// Text in an argument, or the path of a file.
 pub(crate) enum Source {
@@ -37,7 +37,7 @@ impl Source {
     pub(crate) fn label(&self, otherwise: &str) -> String {
         match self {
             Self::Text(_) => otherwise.to_owned(),
-            Self::File(path) => path.clone(),
+            Self::File(path) => show::value(path),
         }
     }
 }

@@ -65,9 +65,9 @@ pub struct Spent {
     pub calls: u64,
     /// Tokens of the session itself, and of agents that ran as its calls without prices of their own.
     pub usage: Usage,
-    /// Tokens of agents that ran as its calls with prices of their own.
+    /// Tokens with prices of their own: those of agents that ran as its calls, and of other models that answered.
     pub agents: Usage,
-    /// Cost of those agents, in millionths of the currency unit.
+    /// Cost of those tokens, in millionths of the currency unit.
     pub agents_micros: u64,
 }
 
@@ -90,6 +90,17 @@ impl Spent {
                 }
                 None => self.usage.add(agent.usage),
             }
+        }
+    }
+
+    /// Adds the tokens of a request, at the prices of the model that answered.
+    pub(crate) fn count_usage(&mut self, usage: Usage) {
+        match usage.cost_micros {
+            Some(cost) => {
+                self.agents.add(usage);
+                self.agents_micros = self.agents_micros.saturating_add(cost);
+            }
+            None => self.usage.add(usage),
         }
     }
 
@@ -299,6 +310,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn tokens_of_another_model_count_at_its_prices() {
+        let prices = Prices {
+            input: 3_000_000,
+            output: 15_000_000,
+            ..Prices::default()
+        };
+        let tokens = Usage {
+            input: 1_000_000,
+            output: 1_000_000,
+            ..Usage::default()
+        };
+        let mut spent = Spent::default();
+        spent.count_usage(tokens);
+        assert_eq!(spent.cost_micros(&prices), 18_000_000);
+        spent.count_usage(Usage {
+            cost_micros: Some(1_500_000),
+            ..tokens
+        });
+        assert_eq!(spent.cost_micros(&prices), 19_500_000);
+        assert_eq!(spent.tokens(), 4_000_000);
+    }
+
+    #[test]
     fn budget_ends_at_its_last_unit_and_names_it() {
         let budget = Budget {
             calls: Some(3),
@@ -435,6 +469,7 @@ mod tests {
                 cache_write: 100_000,
                 output: 200_000,
                 reasoning: 50_000,
+                cost_micros: None,
             },
             ..Spent::default()
         };

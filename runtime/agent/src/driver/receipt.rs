@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use toolcell_core::provider::Prices;
+use toolcell_core::provider::{Prices, Usage};
 use toolcell_core::tool::{CallObserver, Progress};
 use toolcell_core::{AgentUse, Event, EventSink, Receipt};
 
@@ -20,6 +20,9 @@ struct Used {
     calls: Receipt,
     /// Use of the session itself.
     own: AgentUse,
+    /// Use by other models that answered, with their cost.
+    others: Usage,
+    others_micros: u64,
 }
 
 impl Used {
@@ -27,10 +30,10 @@ impl Used {
         match event {
             Event::StepFinished { usage, .. } | Event::Compacted { usage, .. } => {
                 self.own.steps += 1;
-                self.own.usage.add(usage.unwrap_or_default());
+                self.usage(usage.unwrap_or_default());
             }
             Event::SummaryFailed { usage, .. } | Event::StepInterrupted { usage, .. } => {
-                self.own.usage.add(usage.unwrap_or_default());
+                self.usage(usage.unwrap_or_default());
             }
             Event::HookFinished { receipt, .. } => {
                 self.calls.fuel = self.calls.fuel.saturating_add(receipt.fuel);
@@ -39,6 +42,16 @@ impl Used {
                 self.call(result.byte_len() as u64, result.receipt.clone());
             }
             _ => {}
+        }
+    }
+
+    fn usage(&mut self, usage: Usage) {
+        match usage.cost_micros {
+            Some(cost) => {
+                self.others.add(usage);
+                self.others_micros = self.others_micros.saturating_add(cost);
+            }
+            None => self.own.usage.add(usage),
         }
     }
 
@@ -51,10 +64,12 @@ impl Used {
     }
 
     fn receipt(&self, prices: Option<&Prices>) -> Receipt {
+        let own = prices.map(|prices| prices.cost_micros(&self.own.usage));
         let mut all = AgentUse {
-            cost_micros: prices.map(|prices| prices.cost_micros(&self.own.usage)),
+            cost_micros: own.map(|own| own.saturating_add(self.others_micros)),
             ..self.own
         };
+        all.usage.add(self.others);
         if let Some(further) = &self.calls.agent {
             all.add(**further);
         }

@@ -47,10 +47,7 @@ impl LoopState {
                 if let Some(turn) = &mut self.turn {
                     turn.provider_failures = 0;
                     turn.ephemeral_reminders.clear();
-                    if let Some(usage) = usage {
-                        turn.usage.add(*usage);
-                        self.spent.usage.add(*usage);
-                    }
+                    self.count_usage(*usage);
                 }
                 self.answered(message);
                 if let Some(usage) = usage {
@@ -175,7 +172,7 @@ impl LoopState {
 
     fn count_usage(&mut self, usage: Option<Usage>) {
         if let Some(usage) = usage {
-            self.spent.usage.add(usage);
+            self.spent.count_usage(usage);
             if let Some(turn) = &mut self.turn {
                 turn.usage.add(usage);
             }

@@ -30,7 +30,9 @@ pub(crate) fn check(
     };
     let found = registry.get(tool).map_err(|error| refuse(shown(), error))?;
     match parsed {
-        Ok(map) => {
+        Ok(mut map) => {
+            // First of all, so that nothing judges an argument by another name than its own.
+            found.spec().replace_aliases(&mut map);
             let value = Value::Object(map);
             match found.spec().input.check_arguments(&value) {
                 Ok(()) => Ok((found, value)),

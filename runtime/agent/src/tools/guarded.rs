@@ -172,7 +172,9 @@ impl Tool for Guarded {
 
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
-            let arguments = Value::Object(call.arguments);
+            let mut arguments = call.arguments;
+            self.spec().replace_aliases(&mut arguments);
+            let arguments = Value::Object(arguments);
             // Before it waits for others, or others for it: an answer can take minutes.
             let approved = match self.ask(&call.id, &arguments, &cx).await {
                 Ok(approved) => approved,

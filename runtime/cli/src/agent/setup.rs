@@ -67,9 +67,13 @@ pub(crate) async fn assemble(
     let answer_schema = flags.answer_schema(environment)?;
     let has_schema = answer_schema.is_some();
     let settings = config::load(environment, overrides)?;
-    let model = model::choose(&settings.provider, &settings.profiles, environment)?;
-    let name = &model.provider.info().model;
-    let prices = prices::of_model(&settings.budget, &settings.prices, name, environment)?;
+    let model = model::choose(
+        &settings.provider,
+        &settings.profiles,
+        &settings.prices,
+        environment,
+    )?;
+    let prices = prices::of(&model, &settings.budget, &settings.prices, environment)?;
 
     let components = Components::load(&flags.tools, flags.locked, &settings, environment, console).await?;
     let findings = components.check(flags.locked, environment, console)?;
@@ -219,18 +223,24 @@ pub(crate) fn known(
     let mut all = BTreeMap::new();
     for loaded in components {
         let grants = loaded.settings.policy(settings, environment)?.grants;
+        let identity = loaded.component.identity();
+        let usable = identity.usable(&grants);
         let scratch = settings.scratch_of(&loaded.settings);
         let kept = (scratch.as_ref())
-            .filter(|_| grants.dirs.iter().any(|dir| dir.access.can_change()))
+            .filter(|_| usable.dirs.iter().any(|dir| dir.access.can_change()))
             .map(|dir| text!("keep its changes in `{}` for review", dir.value));
         let known = Known {
             digest: loaded.component.digest().to_string(),
             component: loaded.settings.name.clone(),
             access: saved_approvals::access(&grants, scratch.map(|dir| dir.value)),
             // A secret first: of many grants only some are shown.
-            reach: (loaded.settings.bindings.iter())
+            reach: (usable.secrets.iter())
                 .map(question::of_secret)
-                .chain((loaded.settings.grants.iter()).map(|line| question::of_grant(line, environment)))
+                .chain(
+                    (loaded.settings.grants.iter())
+                        .filter(|line| identity.can_use(&line.grant))
+                        .map(|line| question::of_grant(line, environment)),
+                )
                 .chain(kept)
                 .collect(),
             findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),

@@ -112,9 +112,8 @@ fn one(
         provider = provider.with(find(&settings.profiles, &profile.value, profile)?);
     }
     let provider = provider.with(&agent.provider);
-    let chosen = model::choose(&provider, &settings.profiles, environment)?;
-    let model = &chosen.provider.info().model;
-    let prices = prices::of_model(&agent.budget, &settings.prices, model, environment)?;
+    let chosen = model::choose(&provider, &settings.profiles, &settings.prices, environment)?;
+    let prices = prices::of(&chosen, &agent.budget, &settings.prices, environment)?;
     let mut policy = LoopPolicy {
         budget: agent.budget.budget(prices),
         ..LoopPolicy::default()

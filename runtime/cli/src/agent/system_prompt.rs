@@ -121,7 +121,8 @@ fn environment_of(
     let mut components = Vec::new();
     for one in loaded {
         let policy = one.settings.policy(settings, environment)?;
-        let reached = reach(&one.settings, &policy.grants, environment)?;
+        let usable = one.component.identity().usable(&policy.grants);
+        let reached = reach(&one.settings, &usable, environment)?;
         components.push((one.settings.name.as_str(), reached));
     }
     for running in servers {
@@ -174,7 +175,7 @@ fn describe(now: &Zoned, cwd: &str, components: &[(&str, Vec<String>)]) -> Strin
     lines.join("\n")
 }
 
-/// Describes what a component reaches. Its directories are told as the user wrote them: the target of a link is chosen
+/// Describes what a component reaches with grants that its imports can use. Its directories are told as the user wrote them: the target of a link is chosen
 /// by who made the link.
 ///
 /// # Errors

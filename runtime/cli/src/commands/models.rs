@@ -1,5 +1,7 @@
 //! `toolcell models`: the models that a provider offers.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use toolcell_core::provider::ModelInfo;
 
@@ -51,7 +53,7 @@ impl Models {
         settings
             .model
             .get_or_insert_with(|| Sourced::default("-".to_owned()));
-        let provider = model::choose(&settings, &profiles, environment)?.provider;
+        let provider = model::choose(&settings, &profiles, &BTreeMap::new(), environment)?.provider;
         let listed = provider.models().await;
         let mut models = listed.map_err(|error| provider_failure(&error))?;
         let count = models.len();

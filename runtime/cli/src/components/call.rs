@@ -67,7 +67,9 @@ fn defines(loaded: &Loaded, name: &str) -> bool {
 
 /// Checks the arguments against the schema of the tool.
 fn parse_arguments(tool: &dyn Tool, text: &str) -> Result<Map<String, Value>, ToolError> {
-    let arguments = Value::Object(parse_object(text).map_err(|e| ToolError::invalid(e.to_string()))?);
+    let mut arguments = parse_object(text).map_err(|e| ToolError::invalid(e.to_string()))?;
+    tool.spec().replace_aliases(&mut arguments);
+    let arguments = Value::Object(arguments);
     tool.spec().input.check_arguments(&arguments)?;
     match arguments {
         Value::Object(arguments) => Ok(arguments),

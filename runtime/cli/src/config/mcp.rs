@@ -226,7 +226,7 @@ fn of_table(
     })
 }
 
-/// Labels of a call; without words, all of them: nobody knows what the program does.
+/// Labels of a call; without words, all of them: the effects of the program are unknown.
 fn flow(words: Option<&[FlowWord]>) -> DataFlow {
     let has = |word| words.is_none_or(|words| words.contains(&word));
     DataFlow {

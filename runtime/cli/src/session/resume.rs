@@ -30,7 +30,7 @@ enum Way {
 /// nothing is to be continued.
 ///
 /// # Errors
-/// Returns an error if the session cannot be read, or if another process uses it and nobody can be asked.
+/// Returns an error if the session cannot be read, or if another process uses it and there is no terminal for a question.
 pub(crate) async fn open(
     id: String,
     store: &Arc<dyn SessionStore>,

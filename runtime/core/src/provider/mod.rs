@@ -142,8 +142,8 @@ pub enum Delta {
         /// Reason of the failure.
         reason: String,
     },
-    /// Change of later requests that the user should know, such as a parameter that the server refused and that is left
-    /// out from now on. Nothing was produced before.
+    /// Fact that the user should know, such as a parameter that the server refused and that is left out from now on, a file
+    /// that is not sent, or the provider's reason for the end of an answer.
     Notice(String),
     /// The response is complete. Always the last item.
     Finished(Completion),
@@ -194,6 +194,10 @@ pub struct Usage {
     pub output: u64,
     /// Output tokens of reasoning.
     pub reasoning: u64,
+    /// Cost in millionths of the currency unit of the [`Prices`], if another model than the session's own answered. Without
+    /// it the prices of the session apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
 }
 
 /// Error of a provider.
@@ -314,7 +318,7 @@ impl Prices {
 }
 
 impl Usage {
-    /// Adds the tokens of another request.
+    /// Adds the tokens of another request; the cost of either is not part of a sum.
     pub fn add(&mut self, other: Self) {
         // All fields by name, so that a new one cannot be forgotten here.
         let Self {
@@ -323,7 +327,9 @@ impl Usage {
             cache_write,
             output,
             reasoning,
+            cost_micros: _,
         } = other;
+        self.cost_micros = None;
         self.input = self.input.saturating_add(input);
         self.cache_read = self.cache_read.saturating_add(cache_read);
         self.cache_write = self.cache_write.saturating_add(cache_write);
@@ -350,6 +356,7 @@ mod tests {
             cache_write: 100,
             output: 10,
             reasoning: 5,
+            cost_micros: None,
         };
         // 700 fresh tokens at 3, 200 at 0.3, 100 at 3.75 and 10 at 15 millionths each.
         assert_eq!(prices.cost_micros(&usage), 2_100 + 60 + 375 + 150);
@@ -370,6 +377,7 @@ mod tests {
             cache_write: n + 2,
             output: n + 3,
             reasoning: n + 4,
+            cost_micros: None,
         };
         let mut sum = usage(10);
         sum.add(usage(100));
@@ -379,6 +387,7 @@ mod tests {
             cache_write: 114,
             output: 116,
             reasoning: 118,
+            cost_micros: None,
         };
         assert_eq!(sum, expected);
         sum.add(Usage {

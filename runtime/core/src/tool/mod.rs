@@ -1,5 +1,6 @@
 //! Tools. A WebAssembly tool, an MCP tool and a built-in tool of the loop are all an `Arc<dyn Tool>`.
 
+pub mod aliases;
 pub mod content;
 pub mod error;
 pub mod receipt;

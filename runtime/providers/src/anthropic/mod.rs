@@ -9,6 +9,7 @@ mod stream;
 use serde_json::Value;
 use toolcell_core::provider::Request;
 
+use crate::fallback_text::is_picture;
 use crate::framing::Framing;
 use crate::http::{Dialect, Feature, Header, HttpProvider, OptionalPart, Protocol, Version, header};
 use crate::{ApiKey, SetupError};
@@ -168,6 +169,10 @@ impl Protocol for Messages {
     fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value {
         let cache = self.cache.filter(|_| dialect.takes(Feature::CacheControl));
         request::body(request, model, dialect, self.max_output_tokens, cache)
+    }
+
+    fn sends(media_type: &str, _in_result: bool) -> bool {
+        is_picture(media_type) || media_type == "application/pdf"
     }
 
     fn decoder(provider: &str) -> MessagesDecoder {

@@ -197,7 +197,10 @@ impl Decoder for MessagesDecoder {
         let stop = match self.stop.as_deref() {
             None | Some("end_turn" | "tool_use" | "stop_sequence") => StopReason::Complete,
             Some("max_tokens" | "model_context_window_exceeded") => StopReason::MaxTokens,
-            Some("refusal") => StopReason::Refused,
+            Some(reason @ "refusal") => {
+                answer.refused(reason);
+                StopReason::Refused
+            }
             Some("pause_turn") => StopReason::Paused,
             Some(other) => StopReason::Other(other.to_owned()),
         };

@@ -183,6 +183,10 @@ impl Protocol for GenerateContent {
         request::body(request, without_folder(model), dialect)
     }
 
+    fn sends(media_type: &str, _in_result: bool) -> bool {
+        request::takes(media_type)
+    }
+
     fn decoder(provider: &str) -> GeminiDecoder {
         GeminiDecoder::new(provider)
     }

@@ -154,11 +154,15 @@ fn part(content: &Content) -> Value {
     }
 }
 
-/// Converts pictures, sound, video, PDF and text; the API refuses other types.
+/// True for pictures, sound, video, PDF and text; the API refuses other types.
+pub(super) fn takes(media_type: &str) -> bool {
+    let kind = media_type.split_once('/').map_or("", |(kind, _)| kind);
+    matches!(kind, "image" | "audio" | "video" | "text") || media_type == "application/pdf"
+}
+
+/// Converts a file that the API takes.
 fn file(blob: &Blob) -> Option<Value> {
-    let (kind, _) = blob.media_type.split_once('/')?;
-    let taken = matches!(kind, "image" | "audio" | "video" | "text") || blob.media_type == "application/pdf";
-    taken.then(
+    takes(&blob.media_type).then(
         || json!({"inlineData": {"mimeType": blob.media_type, "data": fallback_text::base64(&blob.data)}}),
     )
 }

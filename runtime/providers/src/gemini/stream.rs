@@ -53,6 +53,7 @@ impl Counts {
             // The candidates' count does not include reasoning.
             output: self.candidates.unwrap_or(0).saturating_add(thoughts),
             reasoning: thoughts,
+            cost_micros: None,
         })
     }
 }
@@ -179,10 +180,24 @@ impl Decoder for GeminiDecoder {
             None | Some("STOP") => StopReason::Complete,
             Some("MAX_TOKENS") => StopReason::MaxTokens,
             Some(
-                "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY"
-                | "LANGUAGE",
-            ) => StopReason::Refused,
-            Some(other) if other.starts_with("PROMPT_") => StopReason::Refused,
+                reason @ ("SAFETY"
+                | "RECITATION"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT"
+                | "IMAGE_RECITATION"
+                | "LANGUAGE"),
+            ) => {
+                answer.refused(reason);
+                StopReason::Refused
+            }
+            Some(other) if other.starts_with("PROMPT_") => {
+                let reason = other.trim_start_matches("PROMPT_");
+                answer.refused(&format!("the prompt was blocked, {reason}"));
+                StopReason::Refused
+            }
             Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS") => {
                 StopReason::MalformedCall
             }

@@ -84,12 +84,18 @@ impl Http {
             request.looked_up(answer.as_ref());
         }
         request.fit()?;
+        if let Some(notice) = request.unsent() {
+            out.emit(Delta::Notice(notice)).await;
+        }
         loop {
             request.authorize().await?;
             let redactor = self.redactor(request.secret());
             let failure = match self.attempt(&request, &redactor, deadline, out).await {
                 Ok(completion) => {
                     request.remember();
+                    if let Some(notice) = request.notice_after(&completion) {
+                        out.emit(Delta::Notice(notice)).await;
+                    }
                     return Ok(completion);
                 }
                 Err(failure) => self.without_secrets(failure, request.secret(), &redactor),

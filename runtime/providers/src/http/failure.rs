@@ -1,6 +1,6 @@
 //! Conversion of error responses to [`ProviderError`], on whose kind the loop bases its decisions.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use toolcell_core::provider::ProviderErrorKind;
 
 use crate::framing::{self, Framing, Reader};
 
-use super::retry::{FailedAttempt, MAX_RETRY_AFTER, is_transient, retry_after};
+use super::retry::{FailedAttempt, MAX_RETRY_AFTER, duration, is_transient, retry_after, wait_in_words};
 
 /// Maximum length of a provider's message, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -22,13 +22,15 @@ pub(crate) struct ErrorBody {
     pub(crate) codes: Vec<String>,
     /// Parameter of the request that caused it.
     pub(crate) parameter: Option<String>,
+    /// Wait that the server asks for.
+    pub(crate) wait: Option<Duration>,
 }
 
 /// Error for a response whose status is not 2xx.
 pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body: &str) -> FailedAttempt {
     let parsed = read(body);
     let kind = kind_of(status, &parsed);
-    let wait = retry_after(headers, SystemTime::now());
+    let wait = retry_after(headers, SystemTime::now()).or(parsed.wait);
     let mut message = if parsed.message.is_empty() {
         format!("status {status} without an explanation")
     } else {
@@ -43,7 +45,7 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
     }
     let error = ProviderError {
         status: Some(status),
-        retry_after_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        retry_after_ms: wait.map(millis),
         ..ProviderError::new(provider, kind, message)
     };
     FailedAttempt {
@@ -64,14 +66,22 @@ pub(crate) fn in_stream(provider: &str, value: &Value) -> FailedAttempt {
     } else {
         parsed.message
     };
+    let error = ProviderError {
+        retry_after_ms: parsed.wait.map(millis),
+        ..ProviderError::new(provider, kind, message)
+    };
     FailedAttempt {
-        error: ProviderError::new(provider, kind, message),
+        error,
         transient: matches!(
             kind,
             ProviderErrorKind::Unavailable | ProviderErrorKind::RateLimited
         ),
         parameter: parsed.parameter,
     }
+}
+
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn kind_of(status: u16, parsed: &ErrorBody) -> ProviderErrorKind {
@@ -179,10 +189,14 @@ fn read(body: &str) -> ErrorBody {
     let json = serde_json::from_str::<Value>(body).ok();
     match json.or_else(|| of_event(body)) {
         Some(value) => error_body(&value),
-        None => ErrorBody {
-            message: bounded(&without_tags(body)),
-            ..ErrorBody::default()
-        },
+        None => {
+            let message = bounded(&without_tags(body));
+            ErrorBody {
+                wait: wait_in_words(&message),
+                message,
+                ..ErrorBody::default()
+            }
+        }
     }
 }
 
@@ -231,7 +245,12 @@ fn error_body(value: &Value) -> ErrorBody {
         })
         .collect();
     let parameter = inner.get("param").and_then(text);
+    // `google.rpc.RetryInfo`, or words.
+    let details = inner.get("details").and_then(Value::as_array);
+    let delay = (details.into_iter().flatten()).find_map(|detail| detail.get("retryDelay")?.as_str());
+    let wait = delay.and_then(duration).or_else(|| wait_in_words(&message));
     ErrorBody {
+        wait,
         message: bounded(&message),
         codes,
         parameter,
@@ -431,5 +450,25 @@ mod tests {
             );
             assert_eq!(failure.error.message, "m");
         }
+    }
+
+    #[test]
+    fn wait_is_read_from_the_body_of_an_error() {
+        let gemini = r#"[{"error": {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure"},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "22.5s"}]}}]"#;
+        assert_eq!(error(429, gemini).retry_after_ms, Some(22_500));
+        let words = r#"{"error": {"message": "Please retry in 22.5s.", "code": "rate_limit_exceeded"}}"#;
+        assert_eq!(error(429, words).retry_after_ms, Some(22_500));
+        assert_eq!(error(429, "Please try again in 3s.").retry_after_ms, Some(3_000));
+        assert_eq!(error(429, "{}").retry_after_ms, None);
+        let streamed = in_stream("p", &serde_json::from_str(gemini).unwrap());
+        assert_eq!(streamed.error.retry_after_ms, Some(22_500));
+
+        // The header is exact.
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", "7".parse().unwrap());
+        let failure = of_response("p", 429, &headers, words);
+        assert_eq!(failure.error.retry_after_ms, Some(7_000));
     }
 }

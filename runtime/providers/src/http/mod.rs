@@ -19,6 +19,7 @@ pub use connection::Connection;
 pub(crate) use dialect::body;
 pub(crate) use dialect::{Dialect, Feature, OptionalPart};
 pub(crate) use exchange::{error_in_stream, malformed};
+pub(crate) use failure::bounded;
 pub use options::HttpOptions;
 pub(crate) use protocol::{Decoder, DecoderState, Protocol};
 pub use provider::HttpProvider;

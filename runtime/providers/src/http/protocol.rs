@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use serde_json::Value;
-use toolcell_core::provider::{Completion, Request};
+use toolcell_core::provider::{Completion, Request, Usage};
 
 use super::client::{Header, Version, bearer};
 use super::dialect::{Dialect, OptionalPart};
@@ -97,6 +97,15 @@ pub(crate) trait Protocol: Debug + Send + Sync {
 
     /// Dialect with a longer context, after the server refused a request as too long; `None` if there is none.
     fn longer(&self, _dialect: Dialect) -> Option<Dialect> {
+        None
+    }
+
+    /// True if files of this type can be sent, in a message of the user or in the result of a call. Of others the model is
+    /// told type and size.
+    fn sends(media_type: &str, in_result: bool) -> bool;
+
+    /// Fact about a complete answer that the user should know.
+    fn notice_after(&self, _usage: Option<&Usage>, _dialect: Dialect) -> Option<String> {
         None
     }
 

@@ -113,6 +113,53 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     })
 }
 
+/// Wait in the text of an error, such as `Please retry in 22.5s.` or `try again in 1m2s`.
+pub(crate) fn wait_in_words(message: &str) -> Option<Duration> {
+    const BEFORE: [&str; 4] = ["retry in ", "retry after ", "again in ", "again after "];
+    let message = message.to_ascii_lowercase();
+    let rest = BEFORE
+        .iter()
+        .find_map(|words| Some(message.split_once(words)?.1))?;
+    let mut words = rest.split_whitespace();
+    let first = words.next()?.trim_end_matches(['.', ',', ';', ')']);
+    let unit = words.next().unwrap_or_default();
+    let unit = match unit.trim_end_matches(|c: char| !c.is_ascii_alphabetic()) {
+        "second" | "seconds" | "sec" | "s" => "s",
+        "minute" | "minutes" | "min" | "m" => "m",
+        "hour" | "hours" | "h" => "h",
+        "millisecond" | "milliseconds" | "ms" => "ms",
+        _ => "",
+    };
+    duration(first).or_else(|| duration(&format!("{first}{unit}")))
+}
+
+/// Parses a duration such as `22.5s`, `500ms` or `1h2m3s`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        rest = &rest[end..];
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len());
+        let unit = match &rest[..end] {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return None,
+        };
+        seconds += number * unit;
+        rest = &rest[end..];
+    }
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +176,28 @@ mod tests {
             retry_after_ms,
             ..ProviderError::new("p", ProviderErrorKind::RateLimited, "slow down")
         })
+    }
+
+    #[test]
+    fn wait_is_read_from_the_words_of_an_error() {
+        for (text, millis) in [
+            ("You exceeded your quota. Please retry in 22.5s.", Some(22_500)),
+            ("Rate limit reached. Please try again in 20s. Visit", Some(20_000)),
+            ("try again in 6m0s", Some(360_000)),
+            ("Try again in 500ms.", Some(500)),
+            ("retry after 20 seconds", Some(20_000)),
+            ("retry after 2 minutes", Some(120_000)),
+            ("Please retry in 1h1m1.5s (quota)", Some(3_661_500)),
+            ("retry in a while", None),
+            ("retry after 20", None),
+            ("retry in 5parsecs", None),
+            ("retry in 1..5s", None),
+            ("retry in ", None),
+            (&format!("retry in {}s", "9".repeat(400)), None),
+            ("slow down", None),
+        ] {
+            assert_eq!(wait_in_words(text), millis.map(Duration::from_millis), "{text}");
+        }
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! Service behind a provider: its address, protocol and dialect; and the state of one request to it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use toolcell_core::ProviderError;
-use toolcell_core::provider::{ProviderErrorKind, ProviderInfo, Request};
+use toolcell_core::provider::{Completion, ProviderErrorKind, ProviderInfo, Request};
+use toolcell_core::{Content, Message, ProviderError};
 
 use super::client::{Endpoint, Header};
 use super::dialect::{self, Dialect};
+use super::failure::bounded;
 use super::protocol::Protocol;
 use super::retry::FailedAttempt;
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, TokenSource};
+
+/// Maximum number of types of files in a notice.
+const MAX_TYPES: usize = 4;
 
 /// Service that is reached with the protocol `P`.
 #[derive(Debug)]
@@ -124,6 +128,53 @@ impl<P: Protocol> ServiceRequest<'_, P> {
     /// Returns a decoder for the answer.
     pub(super) fn decoder(&self) -> P::Decoder {
         P::decoder(&self.service.info.provider)
+    }
+
+    /// Describes the files in the latest messages that are not sent: the protocol has no form for them.
+    pub(super) fn unsent(&self) -> Option<String> {
+        let is_answer = |message: &&Arc<Message>| matches!(***message, Message::Assistant { .. });
+        let latest = self.request.messages.iter().rev();
+        let contents =
+            latest
+                .take_while(|message| !is_answer(message))
+                .filter_map(|message| match &**message {
+                    Message::User { content } => Some((content, false)),
+                    Message::Tool { content, .. } => Some((content, true)),
+                    Message::Assistant { .. } => None,
+                });
+        let parts =
+            contents.flat_map(|(content, in_result)| content.iter().map(move |part| (part, in_result)));
+        let mut types: Vec<&str> = Vec::new();
+        let mut count = 0_usize;
+        for (part, in_result) in parts {
+            if let Content::Blob(blob) = part
+                && !P::sends(&blob.media_type, in_result)
+            {
+                count += 1;
+                if !types.contains(&blob.media_type.as_str()) && types.len() < MAX_TYPES {
+                    types.push(&blob.media_type);
+                }
+            }
+        }
+        let info = &self.service.info;
+        let files = if count == 1 { "file is" } else { "files are" };
+        (count > 0).then(|| {
+            let types: Vec<String> = types.iter().map(|name| bounded(name)).collect();
+            format!(
+                "{}: {count} {files} not sent, because this API takes no {}; the model is told only type and size",
+                info.provider,
+                types.join(", ")
+            )
+        })
+    }
+
+    /// Fact about a complete answer that the user should know.
+    pub(super) fn notice_after(&self, completion: &Completion) -> Option<String> {
+        let service = self.service;
+        let notice = service
+            .protocol
+            .notice_after(completion.usage.as_ref(), self.dialect)?;
+        Some(format!("{}: {notice}", service.info.provider))
     }
 
     /// Returns an empty response.

@@ -9,8 +9,9 @@ mod request;
 mod stream;
 
 use serde_json::{Value, json};
-use toolcell_core::provider::Request;
+use toolcell_core::provider::{Request, Usage};
 
+use crate::fallback_text::is_picture;
 use crate::framing::Framing;
 use crate::http::{Dialect, Feature, HttpProvider, OptionalPart, Protocol, Version};
 pub(crate) use stream::OllamaDecoder;
@@ -116,10 +117,25 @@ impl Protocol for Chat {
         Ok(dialect)
     }
 
+    fn notice_after(&self, usage: Option<&Usage>, dialect: Dialect) -> Option<String> {
+        let context = self.context.or(dialect.context)?;
+        // A prompt that was cut fills the context to its last token; one that fits leaves room for an answer.
+        (usage?.input >= context).then(|| {
+            format!(
+                "the prompt filled the context of {context} tokens: the server probably cut its beginning; a longer context \
+                 is set by `num_ctx`"
+            )
+        })
+    }
+
     fn longer(&self, mut dialect: Dialect) -> Option<Dialect> {
         let longer = context::longer(dialect).filter(|_| self.context.is_none())?;
         dialect.context = Some(longer);
         Some(dialect)
+    }
+
+    fn sends(media_type: &str, _in_result: bool) -> bool {
+        is_picture(media_type)
     }
 
     fn decoder(provider: &str) -> OllamaDecoder {

@@ -11,6 +11,7 @@ mod stream;
 use serde_json::Value;
 use toolcell_core::provider::Request;
 
+use crate::fallback_text::is_picture;
 use crate::framing::Framing;
 use crate::http::{Dialect, Feature, HttpProvider, OptionalPart, Protocol, Version};
 use crate::response_builder::ResponseBuilder;
@@ -146,6 +147,11 @@ impl Protocol for ChatCompletions {
 
     fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value {
         request::body(request, model, dialect, self.tool_schemas)
+    }
+
+    fn sends(media_type: &str, in_result: bool) -> bool {
+        let is_document = matches!(media_type, "application/pdf" | "audio/wav" | "audio/mpeg");
+        is_picture(media_type) || (is_document && !in_result)
     }
 
     fn decoder(provider: &str) -> ChatDecoder {

@@ -234,7 +234,10 @@ impl Decoder for ChatDecoder {
             _ if self.refused => StopReason::Refused,
             None | Some("stop" | "tool_calls" | "function_call" | "eos" | "") => StopReason::Complete,
             Some("length" | "max_tokens") => StopReason::MaxTokens,
-            Some("content_filter") => StopReason::Refused,
+            Some(reason @ "content_filter") => {
+                answer.refused(reason);
+                StopReason::Refused
+            }
             Some(other) => StopReason::Other(other.to_owned()),
         };
         Ok(answer.complete(stop, self.usage))
@@ -280,5 +283,6 @@ fn usage(value: &Value) -> Usage {
         cache_write: count("/prompt_tokens_details/cache_write_tokens"),
         output: count("/completion_tokens"),
         reasoning: count("/completion_tokens_details/reasoning_tokens"),
+        cost_micros: None,
     }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use toolcell_core::provider::Request;
 
 use crate::SetupError;
+use crate::fallback_text::is_picture;
 use crate::framing::Framing;
 use crate::http::{Dialect, Feature, Header, HttpProvider, OptionalPart, Protocol, Version, header};
 use crate::openai::{OPENAI_BASE_URL, OPENAI_HOST, ToolSchemas};
@@ -139,6 +140,10 @@ impl Protocol for Responses {
 
     fn body(&self, request: &Request, model: &str, dialect: Dialect) -> Value {
         request::body(request, model, dialect, self.tool_schemas)
+    }
+
+    fn sends(media_type: &str, _in_result: bool) -> bool {
+        is_picture(media_type) || media_type == "application/pdf"
     }
 
     fn decoder(provider: &str) -> ResponsesDecoder {

@@ -148,6 +148,7 @@ impl ResponsesDecoder {
                 cache_write: count("/input_tokens_details/cache_write_tokens"),
                 output: count("/output_tokens"),
                 reasoning: count("/output_tokens_details/reasoning_tokens"),
+                cost_micros: None,
             });
         }
         Ok(DecoderState::Done)

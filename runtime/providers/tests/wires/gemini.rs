@@ -40,7 +40,8 @@ async fn text_is_streamed_and_reasoning_tokens_are_counted() {
             cache_read: 4,
             cache_write: 0,
             output: 10,
-            reasoning: 7
+            reasoning: 7,
+            cost_micros: None,
         })
     );
     let received = &server.received()[0];
@@ -322,6 +323,30 @@ async fn server_without_json_schema_gets_openapi_schemas() {
         assert_eq!(declarations[0]["parameters"]["type"], "OBJECT");
         assert_eq!(declarations[0].get("parametersJsonSchema"), None);
         assert_eq!(declarations[1], json!({"name": "ping", "description": "Ping."}));
+    }
+}
+
+#[tokio::test]
+async fn reason_of_a_refusal_is_told() {
+    for (body, reason) in [
+        (
+            r#"{"candidates":[{"content":{"parts":[{"text":"Once"}]},"finishReason":"RECITATION"}]}"#,
+            Some("the answer was refused: RECITATION"),
+        ),
+        (
+            r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#,
+            Some("the answer was refused: the prompt was blocked, PROHIBITED_CONTENT"),
+        ),
+        (r#"{"candidates":[{"finishReason":"STOP"}]}"#, None),
+    ] {
+        let server = Server::start([Reply::events(&[body])]).await;
+        let (deltas, _) = play(&model(&server), hello()).await;
+        let told = deltas.iter().find_map(|delta| match delta {
+            Delta::Notice(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let expected = reason.map(|reason| format!("gemini: {reason}"));
+        assert_eq!(told, expected.as_deref(), "{body}");
     }
 }
 

@@ -3,7 +3,7 @@
 use insta::assert_json_snapshot;
 use serde_json::json;
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice};
-use toolcell_core::{Message, Part};
+use toolcell_core::{Blob, Content, Message, Part};
 use toolcell_providers::ollama::{Chat, Ollama};
 
 use crate::conversation::*;
@@ -343,4 +343,66 @@ async fn unknown_limit_of_the_model_is_no_error() {
         // It is asked for once.
         assert_eq!(server.received().len(), 3);
     }
+}
+
+fn notices(deltas: &[Delta]) -> Vec<&str> {
+    let texts = deltas.iter().filter_map(|delta| match delta {
+        Delta::Notice(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[tokio::test]
+async fn prompt_that_fills_the_context_is_probably_cut() {
+    for (count, is_told) in [(4_096, true), (4_095, false)] {
+        let last = format!(
+            r#"{{"message":{{"role":"assistant","content":"Hi"}},"done":true,"prompt_eval_count":{count},"eval_count":5}}"#
+        );
+        let server = Server::start([lines(&[&last])]).await;
+        let mut chat = Chat::default();
+        chat.context = Some(4_096);
+        let model = Ollama::with(connection("llama3.2", server.url("")), chat).unwrap();
+        let (deltas, end) = play(&model, hello()).await;
+        end.unwrap();
+        let told = notices(&deltas);
+        assert_eq!(told.len(), usize::from(is_told), "{count}: {told:?}");
+        assert!(
+            told.iter()
+                .all(|told| told.contains("the prompt filled the context of 4096 tokens")),
+            "{told:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn file_that_the_api_has_no_form_for_is_named() {
+    let blob = |media_type: &str| {
+        Content::Blob(Blob {
+            media_type: media_type.into(),
+            data: b"%PDF-".to_vec(),
+        })
+    };
+    let server = Server::start([lines(HELLO), lines(HELLO), lines(HELLO)]).await;
+    let provider = model(&server);
+    let with = |content: Vec<Content>| Message::User { content };
+    let pdf = || with(vec![Content::text("Read it"), blob("application/pdf")]);
+    let (deltas, _) = play(&provider, request(vec![pdf()])).await;
+    assert_eq!(
+        notices(&deltas),
+        [
+            "ollama: 1 file is not sent, because this API takes no application/pdf; the model is told only type and size"
+        ]
+    );
+    let sent = server.received()[0].body["messages"][0]["content"].to_string();
+    assert!(sent.contains("application/pdf of 5 bytes"), "{sent}");
+
+    // Told once: not again with the next request, and not about a picture.
+    let answer = Message::Assistant {
+        parts: vec![text("Hi")],
+    };
+    let next = request(vec![pdf(), answer, Message::user("And now?")]);
+    assert_eq!(notices(&play(&provider, next).await.0), Vec::<&str>::new());
+    let picture = request(vec![with(vec![blob("image/png")])]);
+    assert_eq!(notices(&play(&provider, picture).await.0), Vec::<&str>::new());
 }

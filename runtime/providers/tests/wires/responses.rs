@@ -77,7 +77,8 @@ async fn text_is_streamed_and_usage_is_counted() {
             cache_read: 8,
             cache_write: 2,
             output: 9,
-            reasoning: 4
+            reasoning: 4,
+            cost_micros: None,
         })
     );
     let received = &server.received()[0];

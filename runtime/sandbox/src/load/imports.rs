@@ -2,6 +2,7 @@
 
 use semver::Version;
 use serde::Serialize;
+use toolcell_core::Grant;
 
 use crate::bindings::{self, is_compatible, split_version};
 use crate::error::LoadError;
@@ -105,6 +106,16 @@ impl Ability {
             Self::KeyValue => Some("keyvalue"),
             Self::Environment => Some("env"),
             _ => None,
+        }
+    }
+
+    /// Returns the ability without which a grant has no effect; for a denial, without which it is not needed.
+    pub fn of_grant(grant: &Grant) -> Self {
+        match grant {
+            Grant::Dir { .. } | Grant::Deny { .. } => Self::Files,
+            Grant::Env { .. } => Self::Environment,
+            Grant::Http(_) | Grant::DenyHttp(_) => Self::Http,
+            Grant::Bucket(_) | Grant::DenyBucket { .. } => Self::KeyValue,
         }
     }
 

@@ -63,6 +63,7 @@ impl Totals {
                 cache_write: number("cache_write")?,
                 output: number("output")?,
                 reasoning: number("reasoning")?,
+                cost_micros: None,
             },
             cost_micros: row.get::<_, Option<i64>>("cost_micros")?.map(unsigned),
         })

@@ -31,11 +31,14 @@ use proc_macro::TokenStream;
 /// | `/// ...` | description for the model |
 /// | `#[default(VALUE)]` | value if the argument is missing; its type must implement `Serialize` |
 /// | `#[rename("...")]` | name, if different from the parameter's |
+/// | `#[alias("...", ...)]` | other names that calls may use; models guess names, and the schema shows the first one alone |
 /// | `#[format("path")]` | the string, or each string of a list, is the path of a file or directory; `"uri"`: a URL |
 /// | `#[arguments]` | the type holds all arguments: its fields are the parameters |
 ///
 /// Mark every argument that is a path. The host then judges rules of the user by where it leads, shows that in questions,
 /// and passes it to hooks. Without a mark it goes by names such as `path` and `output_file`.
+///
+/// The host replaces an alias by the name before it checks a call: rules, questions and hooks see the name alone.
 ///
 /// A parameter of type `&Context` gets the context of the call, and `&str` is a string; every other parameter owns its
 /// value.

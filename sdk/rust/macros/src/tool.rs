@@ -2,10 +2,11 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{
     Attribute, Expr, ExprLit, FnArg, GenericArgument, Ident, ItemFn, Lit, LitStr, Meta, Pat, PatType,
-    PathArguments, ReturnType, Type,
+    PathArguments, ReturnType, Token, Type,
 };
 
 use crate::options::{Options, check_name};
@@ -18,6 +19,8 @@ struct Parameter {
     docs: String,
     /// The `format` of its texts.
     format: Option<LitStr>,
+    /// Other names that a call may use for it.
+    aliases: Vec<LitStr>,
 }
 
 enum Kind {
@@ -42,32 +45,82 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
             return quote!(#error #item);
         }
     };
-    // The function is kept even if it is invalid as a tool, so that one mistake gives one error.
-    let tool = expand_tool(options, &mut function).unwrap_or_else(syn::Error::into_compile_error);
+    // The function is kept even if it is invalid as a tool, and the tool exists, so that one mistake gives one error.
+    let tool = expand_tool(options, &mut function).unwrap_or_else(|error| {
+        let (error, stub) = (error.into_compile_error(), stub(&function));
+        quote!(#error #stub)
+    });
     // The arguments of a tool are the fields of its schema; their number is not limited.
     quote!(#[allow(clippy::too_many_arguments)] #function #tool)
 }
 
+/// A type in the place of an invalid tool, for `export!`.
+fn stub(function: &ItemFn) -> TokenStream {
+    let (ident, visibility) = (&function.sig.ident, &function.vis);
+    let name = ident.to_string();
+    quote! {
+        #[allow(non_camel_case_types, unreachable_pub, dead_code)]
+        #visibility struct #ident {}
+
+        impl ::toolcell_sdk::Tool for #ident {
+            const NAME: &'static str = #name;
+
+            fn definition() -> ::toolcell_sdk::Definition {
+                ::core::unreachable!()
+            }
+
+            fn call(
+                _: ::toolcell_sdk::Arguments,
+                _: &::toolcell_sdk::Context,
+            ) -> ::core::result::Result<::toolcell_sdk::Output, ::toolcell_sdk::ToolError> {
+                ::core::unreachable!()
+            }
+        }
+    }
+}
+
+/// Mistakes in one tool, of which each gives an error.
+#[derive(Default)]
+struct Mistakes(Option<syn::Error>);
+
+impl Mistakes {
+    /// Returns the value, or keeps the mistake.
+    fn keep<T>(&mut self, result: syn::Result<T>) -> Option<T> {
+        match (result, &mut self.0) {
+            (Ok(value), _) => return Some(value),
+            (Err(error), Some(first)) => first.combine(error),
+            (Err(error), none) => *none = Some(error),
+        }
+        None
+    }
+
+    fn none(self) -> syn::Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
 fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<TokenStream> {
-    // First, because the compiler accepts these attributes nowhere else.
-    let parameters = take_parameters(function);
-    let options = Options::parse(options)?;
-    let parameters = parameters?;
-    check_signature(function, &parameters)?;
+    let mut mistakes = Mistakes::default();
+    let parameters = take_parameters(function, &mut mistakes);
+    let options = mistakes.keep(Options::parse(options)).unwrap_or_default();
+    check_signature(function, &parameters, &mut mistakes);
 
     let ident = &function.sig.ident;
     let visibility = &function.vis;
-    let name = match options.name {
-        Some(name) => name,
-        None => check_name(LitStr::new(&ident.to_string(), ident.span()))?,
-    };
+    let name = options.name.unwrap_or_else(|| {
+        // The name of a function has only letters, digits and `_`, or is not ASCII.
+        let name = LitStr::new(ident.to_string().trim_start_matches("r#"), ident.span());
+        mistakes.keep(check_name(name.clone())).unwrap_or(name)
+    });
     let description = docs_of(&function.attrs);
     if description.is_empty() {
-        return Err(syn::Error::new(
+        let _: Option<()> = mistakes.keep(Err(syn::Error::new(
             ident.span(),
             "a tool needs a description for the model: write a doc comment (`///`) on the function",
-        ));
+        )));
     }
+    let aliases = mistakes.keep(aliases(&parameters)).unwrap_or_default();
+    mistakes.none()?;
     let title = match options.title {
         Some(title) => quote!(::core::option::Option::Some(#title)),
         None => quote!(::core::option::Option::None),
@@ -79,10 +132,14 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
         open_world,
         ..
     } = options;
+    let aliases = aliases.into_iter().map(|(alias, name)| quote!((#alias, #name)));
     let input_schema = input_schema(&parameters);
     let decode = parameters.iter().map(decode);
     let pass = parameters.iter().map(pass);
-    let call = quote!(#ident(#(#pass),*));
+    let mut call = quote!(#ident(#(#pass),*));
+    if let Some(token) = &function.sig.asyncness {
+        call = quote_spanned!(token.span=> ::toolcell_sdk::__private::block_on(#call)?);
+    }
     let (answer_type, answer) = answer(&function.sig.output, call);
     let output_type = options.output.unwrap_or(answer_type);
     let output_schema =
@@ -111,6 +168,7 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
                     },
                     #input_schema,
                     #output_schema,
+                    &[#(#aliases),*],
                 )
             }
 
@@ -127,10 +185,10 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
     })
 }
 
-/// Removes the attributes of the parameters from the function and returns them.
-fn take_parameters(function: &mut ItemFn) -> syn::Result<Vec<Parameter>> {
+/// Removes the attributes of the parameters from the function and returns them: the compiler accepts these attributes
+/// nowhere else.
+fn take_parameters(function: &mut ItemFn, mistakes: &mut Mistakes) -> Vec<Parameter> {
     let mut parameters = Vec::new();
-    let mut first_error: Option<syn::Error> = None;
     for input in &mut function.sig.inputs {
         let parameter = match input {
             FnArg::Receiver(receiver) => Err(syn::Error::new(
@@ -139,18 +197,9 @@ fn take_parameters(function: &mut ItemFn) -> syn::Result<Vec<Parameter>> {
             )),
             FnArg::Typed(parameter) => take_parameter(parameter),
         };
-        match parameter {
-            Ok(parameter) => parameters.push(parameter),
-            Err(error) => match &mut first_error {
-                Some(first) => first.combine(error),
-                None => first_error = Some(error),
-            },
-        }
+        parameters.extend(mistakes.keep(parameter));
     }
-    match first_error {
-        Some(error) => Err(error),
-        None => Ok(parameters),
-    }
+    parameters
 }
 
 fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
@@ -164,7 +213,7 @@ fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
     let ident = &pattern.ident;
     let mut name = LitStr::new(ident.to_string().trim_start_matches("r#"), ident.span());
     let mut kind = kind_of_type(&parameter.ty)?;
-    let mut format = None;
+    let (mut format, mut aliases) = (None, Vec::new());
     for attribute in &attributes {
         let path = attribute.path();
         if path.is_ident("doc") {
@@ -175,6 +224,9 @@ fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
             name = attribute.parse_args()?;
         } else if path.is_ident("format") {
             format = Some(attribute.parse_args()?);
+        } else if path.is_ident("alias") {
+            let names = attribute.parse_args_with(Punctuated::<LitStr, Token![,]>::parse_terminated)?;
+            aliases.extend(names);
         } else if path.is_ident("arguments") {
             kind = Kind::All((*parameter.ty).clone());
         } else {
@@ -187,6 +239,7 @@ fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
         kind,
         docs: docs_of(&attributes),
         format,
+        aliases,
     })
 }
 
@@ -210,20 +263,16 @@ fn kind_of_type(ty: &Type) -> syn::Result<Kind> {
     ))
 }
 
-fn check_signature(function: &ItemFn, parameters: &[Parameter]) -> syn::Result<()> {
+fn check_signature(function: &ItemFn, parameters: &[Parameter], mistakes: &mut Mistakes) {
     let signature = &function.sig;
-    let refuse = |span: Span, why: &str| Err(syn::Error::new(span, why));
-    if let Some(token) = &signature.asyncness {
-        return refuse(
-            token.span,
-            "a tool cannot be an `async` function: the host suspends a call while it waits",
-        );
-    }
+    let mut refuse = |span: Span, why: &str| {
+        let _: Option<()> = mistakes.keep(Err(syn::Error::new(span, why)));
+    };
     if let Some(token) = &signature.unsafety {
-        return refuse(token.span, "a tool cannot be an `unsafe` function");
+        refuse(token.span, "a tool cannot be an `unsafe` function");
     }
     if !signature.generics.params.is_empty() {
-        return refuse(signature.generics.span(), "a tool cannot have generic parameters");
+        refuse(signature.generics.span(), "a tool cannot have generic parameters");
     }
     let all = parameters.iter().find(|p| matches!(p.kind, Kind::All(_)));
     let others = parameters
@@ -233,12 +282,37 @@ fn check_signature(function: &ItemFn, parameters: &[Parameter]) -> syn::Result<(
     if let Some(all) = all
         && others > 0
     {
-        return refuse(
+        refuse(
             all.name.span(),
             "`#[arguments]` takes all arguments, so no other parameter is allowed",
         );
     }
-    Ok(())
+}
+
+/// Returns the aliases with the names that they stand for. An alias must not be a second name of two parameters.
+fn aliases(parameters: &[Parameter]) -> syn::Result<Vec<(&LitStr, &LitStr)>> {
+    let is_named = |parameter: &&Parameter| !matches!(parameter.kind, Kind::All(_) | Kind::Context);
+    let mut known: Vec<String> = parameters
+        .iter()
+        .filter(is_named)
+        .map(|p| p.name.value())
+        .collect();
+    let mut aliases = Vec::new();
+    for parameter in parameters {
+        for alias in &parameter.aliases {
+            if !is_named(&parameter) {
+                let why = "only a parameter with a name of its own can have aliases";
+                return Err(syn::Error::new(alias.span(), why));
+            }
+            if known.contains(&alias.value()) {
+                let why = format!("`{}` already names a parameter of this tool", alias.value());
+                return Err(syn::Error::new(alias.span(), why));
+            }
+            known.push(alias.value());
+            aliases.push((alias, &parameter.name));
+        }
+    }
+    Ok(aliases)
 }
 
 fn input_schema(parameters: &[Parameter]) -> TokenStream {

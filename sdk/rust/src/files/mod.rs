@@ -20,11 +20,12 @@ mod decode;
 mod near;
 mod text;
 
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{DirEntry, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::{Result, ToolError};
+use crate::{Result, ToolError, show};
 
 pub use decode::{Encoding, is_binary};
 pub use text::{Binary, Line, Lines, TextReader};
@@ -51,8 +52,8 @@ pub fn read_text(path: impl AsRef<Path>, max_bytes: u64) -> Result<String> {
     let mut reader = TextReader::open(path)?;
     if reader.len() > max_bytes {
         return Err(ToolError::failed(format_args!(
-            "`{}` has {} bytes, the limit of this tool is {max_bytes}",
-            path.display(),
+            "{} has {} bytes, the limit of this tool is {max_bytes}",
+            show::quoted(path),
             reader.len(),
         )));
     }
@@ -74,8 +75,8 @@ pub fn read_bytes(path: impl AsRef<Path>, max_bytes: u64) -> Result<Vec<u8>> {
     read.map_err(|error| explain(path, &error))?;
     if bytes.len() as u64 > max_bytes {
         return Err(ToolError::failed(format_args!(
-            "`{}` has more than {max_bytes} bytes, the limit of this tool",
-            path.display()
+            "{} has more than {max_bytes} bytes, the limit of this tool",
+            show::quoted(path)
         )));
     }
     Ok(bytes)
@@ -97,26 +98,53 @@ pub fn roots() -> Vec<String> {
 /// Message for a model about a failed file operation: the path, the reason, and for a missing path similar names.
 pub fn explain(path: impl AsRef<Path>, error: &io::Error) -> ToolError {
     let path = path.as_ref();
-    let shown = path.display();
+    let shown = show::quoted(path);
     match error.kind() {
         io::ErrorKind::NotFound => ToolError::failed(near::missing(path)),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            ToolError::denied(format_args!("no permission for `{shown}`"))
+            ToolError::denied(format_args!("no permission for {shown}"))
         }
         io::ErrorKind::IsADirectory => is_a_directory(path),
         io::ErrorKind::NotADirectory => {
-            ToolError::failed(format_args!("a parent of `{shown}` is not a directory"))
+            ToolError::failed(format_args!("a parent of {shown} is not a directory"))
         }
-        io::ErrorKind::AlreadyExists => ToolError::failed(format_args!("`{shown}` already exists")),
+        io::ErrorKind::AlreadyExists => ToolError::failed(format_args!("{shown} already exists")),
         _ if is_outside(error) => ToolError::denied(format_args!(
-            "`{shown}` is outside the directories granted to this tool"
+            "{shown} is outside the directories granted to this tool"
         )),
-        _ => ToolError::failed(format_args!("`{shown}`: {error}")),
+        _ => ToolError::failed(format_args!("{shown}: {error}")),
     }
 }
 
+/// True if the name of an entry is not UTF-8. The host lists such an entry with `\xNN` for each byte that is not, and no
+/// tool can open it, because paths of components are UTF-8.
+pub fn has_invalid_name(entry: &DirEntry) -> bool {
+    match entry.file_name().to_str() {
+        // The host knows no file with the name that it listed, and so no type.
+        Some(name) => is_escaped(name) && entry.file_type().is_err(),
+        None => true,
+    }
+}
+
+/// True if a name can be the escaped form of one that is not UTF-8.
+fn is_escaped(name: &str) -> bool {
+    let is_byte = |code: &str| u8::from_str_radix(code, 16).is_ok_and(|byte| !byte.is_ascii());
+    let mut codes = name.split("\\x").skip(1);
+    codes.any(|rest| rest.get(..2).is_some_and(is_byte))
+}
+
+/// True if a directory has an entry that is shown by this name and is not UTF-8.
+fn lists_invalid(directory: &Path, shown: &OsStr) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut entries = entries.take(near::MAX_LOOKED_AT);
+    entries.any(|entry| {
+        let name = entry.file_name();
+        (name == shown || *show::name(&name) == *shown) && has_invalid_name(&entry)
+    })
+}
+
 fn is_a_directory(path: &Path) -> ToolError {
-    ToolError::failed(format_args!("`{}` is a directory, not a file", path.display()))
+    ToolError::failed(format_args!("{} is a directory, not a file", show::quoted(path)))
 }
 
 /// `ENOTCAPABLE`: error of wasi-libc for a path outside all preopened directories.

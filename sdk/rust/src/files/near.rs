@@ -3,15 +3,26 @@
 use std::fs;
 use std::path::Path;
 
+use crate::show;
+
 /// Maximum number of listed names.
 const MAX_NAMES: usize = 8;
 
 /// Maximum number of names of a directory that are compared.
-const MAX_LOOKED_AT: usize = 2000;
+pub(super) const MAX_LOOKED_AT: usize = 2000;
 
 /// Message that a path does not exist, with similar names.
 pub(crate) fn missing(path: &Path) -> String {
-    let shown = path.display();
+    let shown = show::quoted(path);
+    if let Some(name) = path.file_name() {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if super::lists_invalid(directory.unwrap_or(Path::new(".")), name) {
+            return format!(
+                "{shown} cannot be opened: its name is not UTF-8, and each `\\xNN` stands for one of its bytes; the user can \
+                 rename it"
+            );
+        }
+    }
     // The first missing part, in the deepest directory that exists.
     let mut missing = path;
     while let Some(parent) = missing.parent() {
@@ -28,28 +39,28 @@ pub(crate) fn missing(path: &Path) -> String {
             let place = if missing == path {
                 String::new()
             } else {
-                format!(", nor does `{}`", missing.display())
+                format!(", nor does {}", show::quoted(missing))
             };
             return match near(&wanted, &names) {
                 _ if names.is_empty() => {
                     format!(
-                        "`{shown}` does not exist{place}; `{}` is empty",
-                        directory.display()
+                        "{shown} does not exist{place}; {} is empty",
+                        show::quoted(directory)
                     )
                 }
                 near if near.is_empty() => format!(
-                    "`{shown}` does not exist{place}; `{}` has {}",
-                    directory.display(),
+                    "{shown} does not exist{place}; {} has {}",
+                    show::quoted(directory),
                     listed(&names)
                 ),
-                near => format!("`{shown}` does not exist{place}; near names: {}", near.join(", ")),
+                near => format!("{shown} does not exist{place}; near names: {}", near.join(", ")),
             };
         }
         missing = parent;
     }
     match super::roots().as_slice() {
-        [] => format!("`{shown}` does not exist: no files are granted to this tool"),
-        roots => format!("`{shown}` does not exist; this tool can access {}", listed(roots)),
+        [] => format!("{shown} does not exist: no files are granted to this tool"),
+        roots => format!("{shown} does not exist; this tool can access {}", listed(roots)),
     }
 }
 
@@ -59,7 +70,7 @@ fn names_in(directory: &Path) -> Option<Vec<String>> {
         .take(MAX_LOOKED_AT)
         .flatten()
         .map(|entry| {
-            let mut name = entry.file_name().to_string_lossy().into_owned();
+            let mut name = show::name(&entry.file_name()).into_owned();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 name.push('/');
             }

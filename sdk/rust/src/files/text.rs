@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::decode::{Decoder, Encoding, is_binary};
 use super::{explain, open};
-use crate::{Result, ToolError};
+use crate::{Result, ToolError, show};
 
 /// Bytes per read: few calls to the host, little memory.
 const CHUNK: usize = 64 << 10;
@@ -36,8 +36,8 @@ impl TextReader {
         match Self::from_file(path, file)? {
             Ok(reader) => Ok(reader),
             Err(binary) => Err(ToolError::failed(format_args!(
-                "`{}` is a binary file of {} bytes, not text",
-                path.display(),
+                "{} is a binary file of {} bytes, not text",
+                show::quoted(path),
                 binary.len
             ))),
         }

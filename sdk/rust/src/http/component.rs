@@ -9,7 +9,7 @@ use wasip2::io::streams::StreamError;
 
 use super::request::Target;
 use super::{Request, Response};
-use crate::{Result, ToolError};
+use crate::{Result, ToolError, show};
 
 /// Bytes per read.
 const CHUNK: u64 = 64 << 10;
@@ -42,8 +42,8 @@ pub(super) fn send(
                 return Err(match http_error_code(&error) {
                     Some(code) => explain(request, target, &code),
                     None => ToolError::unavailable(format_args!(
-                        "`{}`: the connection broke: {}",
-                        request.url(),
+                        "{}: the connection broke: {}",
+                        show::quoted(request.url()),
                         error.to_debug_string()
                     )),
                 });
@@ -110,24 +110,24 @@ fn write(body: &OutgoingBody, bytes: &[u8]) -> Result<(), StreamError> {
 
 /// Converts an error to a message that states the remedy: a grant, a retry, or another URL.
 fn explain(request: &Request, target: &Target<'_>, error: &ErrorCode) -> ToolError {
-    let (url, host) = (request.url(), target.authority);
+    let (url, host) = (show::quoted(request.url()), show::quoted(target.authority));
     match error {
         ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => {
-            ToolError::denied(format_args!("this tool may not send requests to `{url}`"))
+            ToolError::denied(format_args!("this tool may not send requests to {url}"))
         }
         ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => {
-            ToolError::failed(format_args!("unknown host `{host}`"))
+            ToolError::failed(format_args!("unknown host {host}"))
         }
         ErrorCode::TlsProtocolError | ErrorCode::TlsCertificateError | ErrorCode::TlsAlertReceived(_) => {
-            ToolError::failed(format_args!("no secure connection to `{host}`: {}", words(error)))
+            ToolError::failed(format_args!("no secure connection to {host}: {}", words(error)))
         }
-        ErrorCode::HttpResponseBodySize(_) => ToolError::failed(format_args!(
-            "`{url}`: the response exceeds the limit of this tool"
-        )),
+        ErrorCode::HttpResponseBodySize(_) => {
+            ToolError::failed(format_args!("{url}: the response exceeds the limit of this tool"))
+        }
         ErrorCode::HttpRequestUriInvalid | ErrorCode::HttpRequestUriTooLong => {
-            ToolError::invalid(format_args!("`{url}` cannot be requested: {}", words(error)))
+            ToolError::invalid(format_args!("{url} cannot be requested: {}", words(error)))
         }
-        _ => ToolError::unavailable(format_args!("`{url}`: {}", words(error))),
+        _ => ToolError::unavailable(format_args!("{url}: {}", words(error))),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Response, backend};
-use crate::{Result, ToolError};
+use crate::{Result, ToolError, show};
 
 /// Default of [`Request::max_body`], in bytes.
 const MAX_BODY: usize = 8 << 20;
@@ -112,8 +112,9 @@ impl Request {
         if response.body.len() > self.max_body {
             if !self.is_cut {
                 return Err(ToolError::failed(format_args!(
-                    "`{}`: the response has more than {} bytes",
-                    self.url, self.max_body
+                    "{}: the response has more than {} bytes",
+                    show::quoted(&self.url),
+                    self.max_body
                 )));
             }
             response.body.truncate(self.max_body);
@@ -160,8 +161,10 @@ pub(super) struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn parse(url: &'a str) -> Result<Self> {
-        let invalid =
-            |why: &str| ToolError::invalid(format_args!("`{url}` is no URL to send a request to: {why}"));
+        let invalid = |why: &str| {
+            let url = show::quoted(url);
+            ToolError::invalid(format_args!("{url} is no URL to send a request to: {why}"))
+        };
         if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(invalid(
                 "blanks and characters beyond ASCII must be percent-encoded",

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
-use crate::{Result, ResultExt as _, ToolError};
+use crate::{Result, ResultExt as _, ToolError, show};
 
 /// Maximum length of the start of a body in an error, in characters.
 const SHOWN: usize = 200;
@@ -47,9 +47,9 @@ impl Response {
             return Ok(self);
         }
         let text = self.text();
-        let mut message = format!("`{}` answered with status {}", self.url, self.status);
+        let mut message = format!("{} answered with status {}", show::quoted(&self.url), self.status);
         if let Some(location) = self.header("location") {
-            message.push_str(&format!(" and leads to `{location}`"));
+            message.push_str(&format!(" and leads to {}", show::quoted(location)));
         }
         let start: String = text.trim().chars().take(SHOWN).collect();
         if !start.is_empty() {
@@ -82,7 +82,8 @@ impl Response {
     /// # Errors
     /// Fails if the body is no JSON of this type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(&self.body).context(format_args!("`{}`: unexpected response", self.url))
+        serde_json::from_slice(&self.body)
+            .context(format_args!("{}: unexpected response", show::quoted(&self.url)))
     }
 
     /// True if the body is longer than [`Request::cut_body`](super::Request::cut_body) lets it be.

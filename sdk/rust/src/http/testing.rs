@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::request::Target;
 use super::{Request, Response};
-use crate::{Result, ToolError};
+use crate::{Result, ToolError, show};
 
 type Server = Box<dyn FnMut(&Request) -> Result<Response>>;
 
@@ -39,8 +39,8 @@ pub(super) fn send(request: &Request, _: &Target<'_>, _: &[(String, Vec<u8>)]) -
     // Taken out, so that a server may send requests itself.
     let Some(mut server) = SERVER.take() else {
         return Err(ToolError::unavailable(format_args!(
-            "`{}`: no network outside of a cell; in a test, call `http::testing::respond`",
-            request.url()
+            "{}: no network outside of a cell; in a test, call `http::testing::respond`",
+            show::quoted(request.url())
         )));
     };
     let response = server(request);

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::Refused;
+use crate::show;
 
 type Pairs = BTreeMap<String, Vec<u8>>;
 
@@ -67,7 +68,9 @@ impl Bucket {
                 Some(value) => std::str::from_utf8(value)
                     .ok()
                     .and_then(|digits| digits.parse::<u64>().ok())
-                    .ok_or_else(|| Refused::Other(format!("the value of `{key}` is not a number")))?,
+                    .ok_or_else(|| {
+                        Refused::Other(format!("the value of {} is not a number", show::quoted(key)))
+                    })?,
             };
             let sum = number.saturating_add(delta);
             pairs.insert(key.to_owned(), sum.to_string().into_bytes());

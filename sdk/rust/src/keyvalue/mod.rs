@@ -32,7 +32,7 @@ use component as backend;
 #[cfg(not(target_family = "wasm"))]
 use memory as backend;
 
-use crate::{Result, ToolError};
+use crate::{Result, ToolError, show};
 
 /// Bucket of values by key.
 #[derive(Debug)]
@@ -60,7 +60,10 @@ impl Bucket {
     pub fn open(name: &str) -> Result<Self> {
         let inner = backend::Bucket::open(name).map_err(|refused| {
             told(refused, || {
-                ToolError::denied(format_args!("the bucket `{name}` is not granted to this tool"))
+                ToolError::denied(format_args!(
+                    "the bucket {} is not granted to this tool",
+                    show::quoted(name)
+                ))
             })
         })?;
         Ok(Self {
@@ -158,7 +161,10 @@ impl Bucket {
 
     fn told(&self, refused: Refused) -> ToolError {
         told(refused, || {
-            ToolError::denied(format_args!("the bucket `{}` is read-only", self.name))
+            ToolError::denied(format_args!(
+                "the bucket {} is read-only",
+                show::quoted(&self.name)
+            ))
         })
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcell_core::Provider;
+use toolcell_core::provider::Prices;
 use toolcell_providers::anthropic::Anthropic;
 use toolcell_providers::gemini::{Gemini, GenerateContent};
 use toolcell_providers::offline::{self, Offline};
@@ -35,6 +36,8 @@ pub(crate) struct Chosen {
     pub(crate) provider: Arc<dyn Provider>,
     /// Model and the reason for its choice, on one line.
     pub(crate) note: Text,
+    /// Names of the models that answer instead of it.
+    pub(crate) fallbacks: Vec<String>,
 }
 
 /// Returns the kind of provider and its origin: the configuration; else `openai` if its key is set; else `offline`.
@@ -53,13 +56,14 @@ pub(crate) fn name(provider: &ProviderSettings, environment: &Environment) -> (P
     }
 }
 
-/// Sets up the provider and those of its fallback profiles, without sending a request.
+/// Sets up the provider and those of its fallback profiles, without sending a request. `prices` are those of models by name.
 ///
 /// # Errors
 /// Returns an error if a profile, a key, a model or a script is missing or invalid.
 pub(crate) fn choose(
     settings: &ProviderSettings,
     profiles: &BTreeMap<String, ProviderSettings>,
+    prices: &BTreeMap<String, Sourced<Prices>>,
     environment: &Environment,
 ) -> Result<Chosen, Failure> {
     let mut chosen = one(settings, environment)?;
@@ -74,7 +78,15 @@ pub(crate) fn choose(
         others.push(other.provider);
     }
     if !others.is_empty() {
-        chosen.provider = Arc::new(Failover::new(chosen.provider, others));
+        let name = |provider: &Arc<dyn Provider>| provider.info().model.clone();
+        let price = |model: &String| prices.get(model).map(|prices| prices.value);
+        let counts_costs = price(&name(&chosen.provider)).is_some();
+        chosen.fallbacks = others.iter().map(name).collect();
+        let mut failover = Failover::new(chosen.provider, others);
+        if counts_costs {
+            failover = failover.with_prices(chosen.fallbacks.iter().map(price).collect());
+        }
+        chosen.provider = Arc::new(failover);
     }
     Ok(chosen)
 }
@@ -101,7 +113,11 @@ fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen,
         (ProviderName::Offline, origin) => text!("{} ({})", Own(offline::MARK), origin),
         (name, origin) => text!("{} {} ({})", name, Name(&model), origin),
     };
-    Ok(Chosen { provider, note })
+    Ok(Chosen {
+        provider,
+        note,
+        fallbacks: Vec::new(),
+    })
 }
 
 fn scripted(settings: &ProviderSettings, environment: &Environment) -> Result<Scripted, Failure> {

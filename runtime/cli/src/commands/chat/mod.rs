@@ -88,7 +88,7 @@ impl Chat {
         }
         if lines.is_terminal() {
             console.keep_typed();
-            console.note("/help shows what can be said; Ctrl-D leaves");
+            console.note("/help lists the commands; Ctrl-D exits");
         }
         let mut last = Exit::Ok;
         let mut chat = Conversation {

@@ -130,7 +130,12 @@ impl Doctor {
             Finding::Note
         };
         show("telemetry".into(), finding(telemetry))?;
-        match model::choose(&settings.provider, &settings.profiles, environment) {
+        match model::choose(
+            &settings.provider,
+            &settings.profiles,
+            &settings.prices,
+            environment,
+        ) {
             Ok(chosen) => {
                 show("provider".into(), Finding::Good(chosen.note.plain()))?;
                 if self.online {

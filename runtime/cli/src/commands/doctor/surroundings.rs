@@ -55,7 +55,7 @@ pub(super) fn terminals(environment: &Environment) -> Finding {
             [] => "no standard stream is one".to_owned(),
             some => format!("only for {}", some.join(" and ")),
         };
-        return Finding::Note(format!("{which}; nobody can be asked about calls"));
+        return Finding::Note(format!("{which}; no user can approve calls"));
     }
     let term = environment.var("TERM").unwrap_or_default();
     match term {

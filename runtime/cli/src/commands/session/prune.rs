@@ -132,7 +132,10 @@ async fn confirmed(what: &Text, environment: &Environment, console: &Console) ->
     if !environment.terminals.stdin || !environment.terminals.stderr {
         return Err(Failure::new(
             Exit::Usage,
-            text!("{} would be deleted, and nobody can be asked", what),
+            text!(
+                "{} would be deleted, which needs a confirmation, and there is no terminal",
+                what
+            ),
         )
         .hint("to delete without a question: --yes"));
     }

@@ -322,20 +322,18 @@ fn kind(schema: &Value) -> String {
 
 /// Grants of a kind that the component has no import for.
 fn useless_grants(settings: &ToolSettings, component: &Identity) -> Vec<String> {
-    let abilities = component.abilities();
     settings
         .grants
         .iter()
         .filter_map(|line| {
-            let (ability, what) = match &line.grant {
-                Grant::Dir { .. } => (Ability::Files, "files"),
-                Grant::Env { .. } => (Ability::Environment, "environment variables"),
-                Grant::Http(_) => (Ability::Http, "HTTP"),
-                Grant::Bucket(_) => (Ability::KeyValue, "buckets"),
+            let what = match &line.grant {
+                Grant::Dir { .. } => "files",
+                Grant::Env { .. } => "environment variables",
+                Grant::Http(_) => "HTTP",
+                Grant::Bucket(_) => "buckets",
                 Grant::Deny { .. } | Grant::DenyHttp(_) | Grant::DenyBucket { .. } => return None,
             };
-            let missing = !abilities.contains(&ability);
-            missing.then(|| {
+            (!component.can_use(&line.grant)).then(|| {
                 text!(
                     "the grant `{}` has no effect: the component has no imports for {}",
                     line.grant,

@@ -2,6 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
+use toolcell_core::Grant;
+use toolcell_sandbox::Description;
 
 use crate::components::loader::ComponentLoader;
 use crate::config::{self, ComponentSource, Overrides, ToolSettings};
@@ -60,7 +62,8 @@ impl List {
                         "enabled": tool.enabled.value,
                         "only": tool.only.as_ref().map(|only| &only.value),
                         "missing_grant": tool.missing_grant(),
-                        "grants": tool.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
+                        "grants": grants(tool, component.as_ref(), true),
+                        "unusable_grants": grants(tool, component.as_ref(), false),
                         "digest": component.as_ref().map(|component| component.identity().digest().to_string()),
                         "tools": component.as_ref().map(|component| component.definitions().to_vec()),
                     })
@@ -84,8 +87,11 @@ impl List {
                     if !tool.enabled.value {
                         s.out.styled(BAD, "  off")?;
                     }
-                    for line in &tool.grants {
-                        s.out.text(text!("  {}", Shown(&line.grant.to_string())))?;
+                    for grant in grants(tool, component.as_ref(), true) {
+                        s.out.text(text!("  {}", Shown(&grant)))?;
+                    }
+                    for grant in grants(tool, component.as_ref(), false) {
+                        s.out.styled(FAINT, text!("  cannot use {}", Shown(&grant)))?;
                     }
                     if let Some(grant) = tool.missing_grant() {
                         s.out
@@ -130,6 +136,17 @@ impl List {
             Some(first) => Err(first),
         }
     }
+}
+
+/// Returns the grants and denials of a component that its imports can use, or those that they cannot. Without a component
+/// its imports are unknown, and all are returned as usable.
+fn grants(tool: &ToolSettings, component: Option<&Description>, usable: bool) -> Vec<String> {
+    let is_usable = |grant: &Grant| component.is_none_or(|of| of.identity().can_use(grant));
+    let lines = tool.grants.iter().map(|line| &line.grant);
+    lines
+        .filter(|grant| is_usable(grant) == usable)
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn source(tool: &ToolSettings, environment: &Environment) -> Text {

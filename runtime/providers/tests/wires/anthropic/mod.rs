@@ -86,7 +86,8 @@ async fn text_is_streamed_and_cached_tokens_are_counted() {
             cache_read: 100,
             cache_write: 5,
             output: 30,
-            reasoning: 12
+            reasoning: 12,
+            cost_micros: None,
         })
     );
     let received = &server.received()[0];

@@ -45,7 +45,8 @@ async fn text_is_streamed_and_usage_is_counted() {
             cache_read: 8,
             cache_write: 0,
             output: 5,
-            reasoning: 2
+            reasoning: 2,
+            cost_micros: None,
         })
     );
     let received = &server.received()[0];
