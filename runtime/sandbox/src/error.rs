@@ -9,6 +9,7 @@ use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{SharedError, ToolError, error_chain};
 
 use crate::load::complexity::ComplexityLimit;
+use crate::typed::LeftOut;
 
 /// Error of starting the engine.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +60,20 @@ pub enum LoadError {
         is_hook: bool,
         /// Names of its exports.
         exports: Vec<String>,
+    },
+    /// The component exports functions, of which none can be a tool.
+    #[error("no function of the component can be a tool: {}", reasons(left_out))]
+    NoFunction {
+        /// Its functions, with the reasons.
+        left_out: Vec<LeftOut>,
+    },
+    /// Two functions of the component would be tools of the same name.
+    #[error("the functions `{}` and `{}` of the component have the same tool name, `{name}`", functions[0], functions[1])]
+    SameToolName {
+        /// Name of the tool.
+        name: String,
+        /// Full names of the functions.
+        functions: Box<[String; 2]>,
     },
     /// The component is not a hook.
     #[error("the component is not a hook: it does not export `toolcell:tool/hooks`")]
@@ -270,7 +285,17 @@ impl LoadError {
                 "rebuild it with an SDK of version 0.1, or use a host that supports its version".into()
             }
             Self::UnknownImport { hint, .. } => hint.clone(),
+            Self::UnsupportedFeature { feature } if feature.contains("cm-async") => {
+                "its functions are asynchronous (`async func`, WASI 0.3), and this host calls only synchronous ones: \
+                 with componentize-qjs build it with `--sync`, otherwise declare the functions without `async` and \
+                 build for WASI 0.2"
+                    .into()
+            }
             Self::UnsupportedFeature { .. } => "build it without that feature".into(),
+            Self::NoFunction { .. } => {
+                "a tool is a function of plain values, without resources, streams and `async`".into()
+            }
+            Self::SameToolName { .. } => "rename one of the functions or interfaces".into(),
             Self::Busy { .. } => "load it again later".into(),
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
@@ -282,6 +307,18 @@ impl LoadError {
             _ => return None,
         })
     }
+}
+
+/// Formats at most five functions with their reasons.
+fn reasons(left_out: &[LeftOut]) -> String {
+    let listed = left_out.iter().take(5);
+    let mut reasons: Vec<String> = listed
+        .map(|left_out| format!("`{}`: {}", left_out.function, left_out.reason))
+        .collect();
+    if left_out.len() > reasons.len() {
+        reasons.push(format!("and {} more", left_out.len() - reasons.len()));
+    }
+    reasons.join("; ")
 }
 
 /// Formats at most five names, quoted.

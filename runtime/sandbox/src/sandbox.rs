@@ -14,7 +14,7 @@ use crate::bindings::{HookProviderPre, ProviderPre, Role, split_version};
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
 use crate::cell::{CellRequest, CellRunner, Footprint, GuestCall};
-use crate::component::{Base, Component, Description, Digest, Identity, Loaded};
+use crate::component::{Base, Code, Component, Description, Digest, Identity, Loaded};
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Transport};
 use crate::engine::{self, TABLES_PER_SLOT};
 use crate::error::{CacheError, EngineError, LoadError};
@@ -25,6 +25,7 @@ use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsol
 use crate::load::definitions::{self, Ask, DefinitionLog};
 use crate::load::imports;
 use crate::load::preflight::{self, Shape};
+use crate::typed::Functions;
 
 /// Bytes of host memory for the instances of a cell that are not charged: as much as every cell needs anyway. Tools
 /// have about 50 KiB, language runtimes up to a megabyte.
@@ -280,11 +281,24 @@ impl Sandbox {
 
     async fn load_tools(&self, source: Source<'_>) -> Result<Component, LoadError> {
         let shared = &self.0;
+        let bytes = source.bytes;
         let found = shared.look(source, Role::Tools).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };
-        let pre = ProviderPre::new(found.linked).map_err(mismatch)?;
+        let exports = &found.base.identity.exports;
+        let code = match Role::Tools.is_among(exports) {
+            true => Code::Tools(ProviderPre::new(found.linked).map_err(mismatch)?),
+            false => {
+                let component = found.linked.component().clone();
+                Code::Functions(Functions::of(
+                    &shared.cells.engine,
+                    &component,
+                    found.linked,
+                    exports,
+                )?)
+            }
+        };
         let known = shared
             .cache
             .as_ref()
@@ -292,7 +306,10 @@ impl Sandbox {
         let specs = match known {
             Some(stored) => definitions::checked(stored)?,
             None => {
-                let stored = shared.ask(&pre, found.base.footprint, Ask).await?;
+                let stored = match &code {
+                    Code::Tools(pre) => shared.ask(pre, found.base.footprint, Ask).await?,
+                    Code::Functions(functions) => functions.define(bytes),
+                };
                 let specs = definitions::check(stored.clone())?;
                 if let Some(cache) = &shared.cache {
                     cache.keep_definitions(&found.entry, &stored);
@@ -302,7 +319,7 @@ impl Sandbox {
         };
         Ok(Component(Arc::new(Loaded {
             base: found.base,
-            pre,
+            code,
             specs,
         })))
     }
@@ -616,7 +633,8 @@ async fn off_worker<T: Send + 'static>(
     })
 }
 
-/// Checks that the export required by a role exists in a supported version.
+/// Checks that the export required by a role exists in a supported version, or that there are functions which could be
+/// tools.
 fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
     if role.is_among(exports) {
         return Ok(());
@@ -633,6 +651,7 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
                 .escape_debug()
                 .to_string(),
         },
+        (None, Role::Tools) if !exports.is_empty() && !Role::Hook.is_among(exports) => return Ok(()),
         (None, Role::Tools) => LoadError::NotATool {
             is_hook: Role::Hook.is_among(exports),
             exports: escaped(exports),

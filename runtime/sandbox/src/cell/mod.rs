@@ -36,7 +36,7 @@ use crate::files::FilePool;
 
 /// Bytes that may pass between host and guest in one host call, in addition to the result: the maximum that WASI passes
 /// at once.
-const HOSTCALL_BASE: u64 = 1 << 20;
+pub(crate) const HOSTCALL_BASE: u64 = 1 << 20;
 
 /// Epoch ticks between two yields of a guest.
 const TICKS: u64 = 1;
@@ -111,6 +111,14 @@ pub(crate) trait GuestCall: Send {
     type World: LinkedWorld;
     /// Result of the operation.
     type Done: Send;
+
+    /// Prepares the call before there is an instance, within the memory of the call.
+    ///
+    /// # Errors
+    /// The error of the call.
+    fn prepare(&mut self, _account: &MemoryAccount) -> Result<(), ToolError> {
+        Ok(())
+    }
 
     /// Calls the guest.
     fn call_guest(
@@ -208,12 +216,13 @@ impl CellRunner {
     async fn run_in_store<J: GuestCall>(
         &self,
         request: CellRequest<'_, J::World>,
-        job: J,
+        mut job: J,
         guard: &mut ReceiptGuard,
     ) -> Result<J::Done, ToolError> {
         let limits = &request.limits;
         let instances = guard.account.reserve(request.footprint.bytes);
         let _instances = instances.map_err(OutOfMemory::into_error)?;
+        job.prepare(&guard.account)?;
         let state = CellState::new(
             request.policy,
             limits,

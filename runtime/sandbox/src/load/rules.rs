@@ -10,4 +10,9 @@ pub(crate) const RULES: u64 = toolcell_core::schema::version_of(&[
     include_bytes!("preflight.rs"),
     include_bytes!("complexity.rs"),
     include_bytes!("definitions.rs"),
+    include_bytes!("../typed/docs.rs"),
+    include_bytes!("../typed/mod.rs"),
+    include_bytes!("../typed/names.rs"),
+    include_bytes!("../typed/schema.rs"),
+    include_bytes!("../typed/wit_type.rs"),
 ]);
