@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toolcell_core::{Policy, ToolSpec};
+use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::state::CellState;
@@ -64,12 +65,15 @@ pub enum ComponentKind {
     Tools,
     /// Each of its functions is a tool.
     Functions,
+    /// It is a program (`wasi:cli/run`), which is one tool.
+    Program,
 }
 
 /// A component linked for calls, by its kind.
 pub(crate) enum Code {
     Tools(ProviderPre<CellState>),
     Functions(Functions),
+    Program(CommandPre<CellState>),
 }
 
 impl Identity {
@@ -174,6 +178,7 @@ impl Component {
         match &self.0.code {
             Code::Tools(_) => ComponentKind::Tools,
             Code::Functions(_) => ComponentKind::Functions,
+            Code::Program(_) => ComponentKind::Program,
         }
     }
 
@@ -181,7 +186,7 @@ impl Component {
     pub fn left_out(&self) -> &[LeftOut] {
         match &self.0.code {
             Code::Functions(functions) => functions.left_out(),
-            Code::Tools(_) => &[],
+            Code::Tools(_) | Code::Program(_) => &[],
         }
     }
 

@@ -36,6 +36,18 @@ pub enum LoadError {
     /// A core module instead of a component.
     #[error("this is a WebAssembly core module, not a component")]
     CoreModule,
+    /// A core module that imports functions of no known system interface.
+    #[error("the core module imports `{module}`, which is not part of WASI preview 1")]
+    ModuleImport {
+        /// Module of the import.
+        module: String,
+    },
+    /// A core module of which no component can be made.
+    #[error("could not make a component of the core module: {reason}")]
+    NotAdapted {
+        /// Chain of causes.
+        reason: String,
+    },
     /// The component is truncated.
     #[error("the component is truncated: it ends inside a section")]
     Truncated,
@@ -262,8 +274,12 @@ impl LoadError {
         Some(match self {
             Self::Text => "assemble it first, for example with `wasm-tools parse`".into(),
             Self::CoreModule => {
-                "build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`"
+                "it has no `_start` function, so that it is no program; build it for `wasm32-wasip2`, or make a \
+                 component of it with `wasm-tools component new`"
                     .into()
+            }
+            Self::ModuleImport { .. } | Self::NotAdapted { .. } => {
+                "build it for `wasm32-wasip2`, or for `wasm32-wasip1` without other imports".into()
             }
             Self::Truncated => "the download or copy may be incomplete; fetch it again".into(),
             Self::NotATool { is_hook: true, .. } => {

@@ -24,7 +24,7 @@
 //! | engine settings and pool | `engine` |
 //! | loading: preflight check, imports, compilation, cache, definitions | `load` |
 //! | loaded components and their tools | `component`, `tool`, `bindings` |
-//! | components whose functions are tools | `typed` |
+//! | components whose functions are tools, programs | `typed`, `program` |
 //! | files and URLs in arguments | `places` |
 //! | hooks: manifest, requests, responses | [`hook`] |
 //! | one call: state, epochs, scheduling, errors, receipt | `cell`, `cell::state`, `cell::epoch`, `cell::scheduler`, `cell::failure`, `cell::receipt` |
@@ -71,6 +71,7 @@ mod import_bounds;
 mod keyvalue;
 mod load;
 mod places;
+mod program;
 mod sandbox;
 mod tool;
 mod typed;

@@ -13,6 +13,7 @@ use toolcell_core::{
     RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
+use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::cell::failure;
@@ -22,6 +23,7 @@ use crate::component::{Code, Component, Loaded};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::load::imports::Ability;
 use crate::places;
+use crate::program::{ProgramCall, ProgramResult};
 use crate::typed::{FunctionCall, FunctionResult, Functions};
 
 /// One tool of one component, with the policy under which it is called.
@@ -106,6 +108,7 @@ impl ComponentTool {
         let result = match &self.component.code {
             Code::Tools(pre) => self.call_tool(pre, call, &cx, limits).await,
             Code::Functions(functions) => self.call_function(functions, call, &cx, limits).await,
+            Code::Program(pre) => self.call_program(pre, call, &cx, limits).await,
         };
         let redactor = self.egress.redactor();
         let left = Duration::from_millis(wall_ms).saturating_sub(begun.elapsed());
@@ -176,6 +179,22 @@ impl ComponentTool {
             .await;
         let redactor = self.egress.redactor();
         let result = ended.result.and_then(|result| function_result(result, redactor));
+        CallResult::from(result).with_receipt(ended.receipt)
+    }
+
+    /// Runs a program.
+    async fn call_program(
+        &self,
+        pre: &CommandPre<CellState>,
+        call: ToolCall,
+        cx: &CallContext,
+        limits: Limits,
+    ) -> CallResult {
+        let bytes_in = Value::Object(call.arguments.clone()).to_string().len() as u64;
+        let program = ProgramCall::new(&self.spec.name, call.arguments, limits.output);
+        let request = self.request(pre, cx, limits, bytes_in);
+        let ended = self.component.base.cells.run_cell(request, program).await;
+        let result = ended.result.and_then(ProgramResult::into_result);
         CallResult::from(result).with_receipt(ended.receipt)
     }
 

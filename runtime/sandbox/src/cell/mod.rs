@@ -1,5 +1,6 @@
 //! The cell: one call in one store, from instantiation to the receipt.
 
+pub(crate) mod capture;
 pub(crate) mod environment;
 pub(crate) mod epoch;
 pub(crate) mod failure;
@@ -112,11 +113,11 @@ pub(crate) trait GuestCall: Send {
     /// Result of the operation.
     type Done: Send;
 
-    /// Prepares the call before there is an instance, within the memory of the call.
+    /// Prepares the call before there is an instance.
     ///
     /// # Errors
     /// The error of the call.
-    fn prepare(&mut self, _account: &MemoryAccount) -> Result<(), ToolError> {
+    fn prepare(&mut self, _state: &mut CellState) -> Result<(), ToolError> {
         Ok(())
     }
 
@@ -222,8 +223,7 @@ impl CellRunner {
         let limits = &request.limits;
         let instances = guard.account.reserve(request.footprint.bytes);
         let _instances = instances.map_err(OutOfMemory::into_error)?;
-        job.prepare(&guard.account)?;
-        let state = CellState::new(
+        let mut state = CellState::new(
             request.policy,
             limits,
             request.egress,
@@ -232,6 +232,7 @@ impl CellRunner {
             &guard.recorder,
             request.observer,
         )?;
+        job.prepare(&mut state)?;
         let store = guard.store.insert(Store::new(&self.engine, state));
         store.limiter(|state| &mut state.limiter);
         guard

@@ -7,7 +7,7 @@ use toolcell_core::ToolError;
 use wasmtime::component::{Instance, InstancePre, Val};
 use wasmtime::{Error, Store};
 
-use crate::cell::memory::{MemoryAccount, Reservation};
+use crate::cell::memory::Reservation;
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
 use crate::typed::schema::RESULT;
@@ -90,8 +90,8 @@ impl GuestCall for FunctionCall<'_> {
     type World = InstancePre<CellState>;
     type Done = FunctionResult;
 
-    fn prepare(&mut self, account: &MemoryAccount) -> Result<(), ToolError> {
-        let mut memory = account.empty();
+    fn prepare(&mut self, state: &mut CellState) -> Result<(), ToolError> {
+        let mut memory = state.account.empty();
         let converted = lower::arguments(&self.function.parameters, &self.arguments, &mut memory);
         self.values = converted.map_err(lower::LowerError::into_error)?;
         self.held = Some(memory);

@@ -42,7 +42,7 @@ pub struct LeftOut {
     /// Its name, after that of its interface if it is in one.
     pub function: String,
     /// Reason.
-    pub reason: String,
+    pub reason: &'static str,
 }
 
 /// A function that is a tool.
@@ -177,7 +177,7 @@ impl Found<'_> {
         function: &str,
         ty: &ComponentFunc,
     ) -> Result<Function, Unsupported> {
-        let unsupported = |reason: &str| Err(Unsupported(reason.to_owned()));
+        let unsupported = |reason| Err(Unsupported(reason));
         if function.starts_with('[') {
             return unsupported("it belongs to a resource, which exists only within one call");
         }

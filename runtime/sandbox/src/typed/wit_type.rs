@@ -40,7 +40,7 @@ pub(crate) enum WitType {
 
 /// Reason why a function cannot be a tool, as the end of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unsupported(pub(crate) String);
+pub(crate) struct Unsupported(pub(crate) &'static str);
 
 impl WitType {
     /// Converts a type. `parts` is the number of parts that the function may still have.
@@ -50,9 +50,7 @@ impl WitType {
 
     fn nested(ty: &Type, parts: &mut usize, depth: usize) -> Result<Self, Unsupported> {
         if depth > MAX_TYPE_DEPTH {
-            return Err(Unsupported(format!(
-                "its types are nested in more than {MAX_TYPE_DEPTH} levels"
-            )));
+            return Err(Unsupported("its types are nested in more than 14 levels"));
         }
         take(parts, 1)?;
         let mut inner = |ty: &Type| Self::nested(ty, parts, depth + 1);
@@ -98,14 +96,14 @@ impl WitType {
             Type::Result(result) => Self::Result(boxed(result.ok())?, boxed(result.err())?),
             Type::Own(_) | Type::Borrow(_) => {
                 return Err(Unsupported(
-                    "it uses a resource, which exists only within one call".into(),
+                    "it uses a resource, which exists only within one call",
                 ));
             }
-            Type::Stream(_) => return Err(Unsupported("it uses a stream".into())),
-            Type::Future(_) => return Err(Unsupported("it uses a future".into())),
-            Type::Map(_) => return Err(Unsupported("it uses a map".into())),
-            Type::ErrorContext => return Err(Unsupported("it uses an error context".into())),
-            Type::FixedLengthList(_) => return Err(Unsupported("it uses a list of fixed length".into())),
+            Type::Stream(_) => return Err(Unsupported("it uses a stream")),
+            Type::Future(_) => return Err(Unsupported("it uses a future")),
+            Type::Map(_) => return Err(Unsupported("it uses a map")),
+            Type::ErrorContext => return Err(Unsupported("it uses an error context")),
+            Type::FixedLengthList(_) => return Err(Unsupported("it uses a list of fixed length")),
         })
     }
 
@@ -179,6 +177,6 @@ impl WitType {
 fn take(parts: &mut usize, count: usize) -> Result<(), Unsupported> {
     *parts = parts
         .checked_sub(count)
-        .ok_or_else(|| Unsupported(format!("its types have more than {MAX_TYPE_PARTS} parts")))?;
+        .ok_or(Unsupported("its types have more than 4000 parts"))?;
     Ok(())
 }

@@ -120,7 +120,7 @@ async fn function_that_cannot_be_a_tool_is_left_out_with_its_reason() {
         .await
         .unwrap();
     let left_out: Vec<_> = (component.left_out().iter())
-        .map(|left_out| (left_out.function.as_str(), left_out.reason.as_str()))
+        .map(|left_out| (left_out.function.as_str(), left_out.reason))
         .collect();
     assert_eq!(
         left_out,
