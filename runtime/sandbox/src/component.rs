@@ -6,12 +6,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toolcell_core::{Grant, Grants, Policy, ToolSpec};
+use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::state::CellState;
 use crate::cell::{CellRunner, Footprint};
 use crate::egress::{BoundSecrets, Egress, Transport};
 use crate::load::imports::{Ability, Import};
+use crate::typed::{Functions, LeftOut};
 
 /// SHA-256 digest of a component's bytes (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -50,8 +52,28 @@ pub(crate) struct Base {
 /// Data shared by all tools of a component.
 pub(crate) struct Loaded {
     pub(crate) base: Base,
-    pub(crate) pre: ProviderPre<CellState>,
+    pub(crate) code: Code,
     pub(crate) specs: Vec<Arc<ToolSpec>>,
+}
+
+/// Kind of a component with tools: what its tools are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ComponentKind {
+    /// It exports the interface of tools, which defines them.
+    Tools,
+    /// Each of its functions is a tool.
+    Functions,
+    /// It is a program (`wasi:cli/run`), which is one tool.
+    Program,
+}
+
+/// A component linked for calls, by its kind.
+pub(crate) enum Code {
+    Tools(ProviderPre<CellState>),
+    Functions(Functions),
+    Program(CommandPre<CellState>),
 }
 
 impl Identity {
@@ -176,6 +198,23 @@ impl Component {
     /// Returns the definitions of its tools, in the component's order.
     pub fn definitions(&self) -> &[Arc<ToolSpec>] {
         &self.0.specs
+    }
+
+    /// Returns its kind.
+    pub fn kind(&self) -> ComponentKind {
+        match &self.0.code {
+            Code::Tools(_) => ComponentKind::Tools,
+            Code::Functions(_) => ComponentKind::Functions,
+            Code::Program(_) => ComponentKind::Program,
+        }
+    }
+
+    /// Returns its functions that are no tools, with the reasons.
+    pub fn left_out(&self) -> &[LeftOut] {
+        match &self.0.code {
+            Code::Functions(functions) => functions.left_out(),
+            Code::Tools(_) | Code::Program(_) => &[],
+        }
     }
 
     /// Returns its identity and the definitions of its tools.

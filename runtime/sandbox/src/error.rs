@@ -9,6 +9,7 @@ use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{SharedError, ToolError, error_chain};
 
 use crate::load::complexity::ComplexityLimit;
+use crate::typed::LeftOut;
 
 /// Error of starting the engine.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,18 @@ pub enum LoadError {
     /// A core module instead of a component.
     #[error("this is a WebAssembly core module, not a component")]
     CoreModule,
+    /// A core module that imports functions of no known system interface.
+    #[error("the core module imports `{module}`, which is not part of WASI preview 1")]
+    ModuleImport {
+        /// Module of the import.
+        module: String,
+    },
+    /// A core module of which no component can be made.
+    #[error("could not make a component of the core module: {reason}")]
+    NotAdapted {
+        /// Chain of causes.
+        reason: String,
+    },
     /// The component is truncated.
     #[error("the component is truncated: it ends inside a section")]
     Truncated,
@@ -59,6 +72,20 @@ pub enum LoadError {
         is_hook: bool,
         /// Names of its exports.
         exports: Vec<String>,
+    },
+    /// The component exports functions, of which none can be a tool.
+    #[error("no function of the component can be a tool: {}", reasons(left_out))]
+    NoFunction {
+        /// Its functions, with the reasons.
+        left_out: Vec<LeftOut>,
+    },
+    /// Two functions of the component would be tools of the same name.
+    #[error("the functions `{}` and `{}` of the component have the same tool name, `{name}`", functions[0], functions[1])]
+    SameToolName {
+        /// Name of the tool.
+        name: String,
+        /// Full names of the functions.
+        functions: Box<[String; 2]>,
     },
     /// The component is not a hook.
     #[error("the component is not a hook: it does not export `toolcell:tool/hooks`")]
@@ -247,8 +274,12 @@ impl LoadError {
         Some(match self {
             Self::Text => "assemble it first, for example with `wasm-tools parse`".into(),
             Self::CoreModule => {
-                "build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`"
+                "it has no `_start` function, so that it is no program; build it for `wasm32-wasip2`, or make a \
+                 component of it with `wasm-tools component new`"
                     .into()
+            }
+            Self::ModuleImport { .. } | Self::NotAdapted { .. } => {
+                "build it for `wasm32-wasip2`, or for `wasm32-wasip1` without other imports".into()
             }
             Self::Truncated => "the download or copy may be incomplete; fetch it again".into(),
             Self::NotATool { is_hook: true, .. } => {
@@ -270,7 +301,17 @@ impl LoadError {
                 "rebuild it with an SDK of version 0.1, or use a host that supports its version".into()
             }
             Self::UnknownImport { hint, .. } => hint.clone(),
+            Self::UnsupportedFeature { feature } if feature.contains("cm-async") => {
+                "its functions are asynchronous (`async func`, WASI 0.3), and this host calls only synchronous ones: \
+                 with componentize-qjs build it with `--sync`, otherwise declare the functions without `async` and \
+                 build for WASI 0.2"
+                    .into()
+            }
             Self::UnsupportedFeature { .. } => "build it without that feature".into(),
+            Self::NoFunction { .. } => {
+                "a tool is a function of plain values, without resources, streams and `async`".into()
+            }
+            Self::SameToolName { .. } => "rename one of the functions or interfaces".into(),
             Self::Busy { .. } => "load it again later".into(),
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
@@ -282,6 +323,18 @@ impl LoadError {
             _ => return None,
         })
     }
+}
+
+/// Formats at most five functions with their reasons.
+fn reasons(left_out: &[LeftOut]) -> String {
+    let listed = left_out.iter().take(5);
+    let mut reasons: Vec<String> = listed
+        .map(|left_out| format!("`{}`: {}", left_out.function, left_out.reason))
+        .collect();
+    if left_out.len() > reasons.len() {
+        reasons.push(format!("and {} more", left_out.len() - reasons.len()));
+    }
+    reasons.join("; ")
 }
 
 /// Formats at most five names, quoted.

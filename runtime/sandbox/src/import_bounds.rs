@@ -49,7 +49,11 @@ const TABLE: &[(&str, &[Row])] = &[
                 "",
                 "the granted variables, reserved before they are copied",
             ),
-            ("get-arguments", "", "always empty"),
+            (
+                "get-arguments",
+                "",
+                "those of a program, reserved before they are copied",
+            ),
             ("initial-cwd", "", "always empty"),
         ],
     ),

@@ -24,6 +24,7 @@
 //! | engine settings and pool | `engine` |
 //! | loading: preflight check, imports, compilation, cache, definitions | `load` |
 //! | loaded components and their tools | `component`, `tool`, `bindings` |
+//! | components whose functions are tools, programs | `typed`, `program` |
 //! | files and URLs in arguments | `places` |
 //! | hooks: manifest, requests, responses | [`hook`] |
 //! | one call: state, epochs, scheduling, errors, receipt | `cell`, `cell::state`, `cell::epoch`, `cell::scheduler`, `cell::failure`, `cell::receipt` |
@@ -70,10 +71,12 @@ mod import_bounds;
 mod keyvalue;
 mod load;
 mod places;
+mod program;
 mod sandbox;
 mod tool;
+mod typed;
 
-pub use component::{Component, Description, Digest, Identity, InvalidDigest};
+pub use component::{Component, ComponentKind, Description, Digest, Identity, InvalidDigest};
 pub use egress::address::is_public_address;
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use error::{CacheError, CompileLimit, EngineError, LoadError};
@@ -85,3 +88,4 @@ pub use load::compile::{
 pub use load::complexity::{ComplexityLimit, MAX_CORE_INSTANCES};
 pub use load::imports::{Ability, Import};
 pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics};
+pub use typed::LeftOut;

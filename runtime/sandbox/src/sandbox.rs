@@ -9,22 +9,26 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use toolcell_core::{KeyValueStore, SharedError, ToolError};
 use wasmtime::component::{InstancePre, Linker};
+use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{HookProviderPre, ProviderPre, Role, split_version};
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
 use crate::cell::{CellRequest, CellRunner, Footprint, GuestCall};
-use crate::component::{Base, Component, Description, Digest, Identity, Loaded};
+use crate::component::{Base, Code, Component, Description, Digest, Identity, Loaded};
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Transport};
 use crate::engine::{self, TABLES_PER_SLOT};
 use crate::error::{CacheError, EngineError, LoadError};
 use crate::files::FilePool;
 use crate::hook::{self, HookComponent, LoadedHook};
+use crate::load::adapt;
 use crate::load::cache::{Cache, EntryName};
 use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask, DefinitionLog};
 use crate::load::imports;
 use crate::load::preflight::{self, Shape};
+use crate::program;
+use crate::typed::Functions;
 
 /// Bytes of host memory for the instances of a cell that are not charged: as much as every cell needs anyway. Tools
 /// have about 50 KiB, language runtimes up to a megabyte.
@@ -262,6 +266,13 @@ impl Sandbox {
     async fn describe_tools(&self, source: Source<'_>) -> Result<Description, LoadError> {
         let shared = &self.0;
         let examined = shared.examine(&source, Role::Tools).await?;
+        let exports = &examined.identity.exports;
+        if examined.is_known && !Role::Tools.is_among(exports) && program::is_among(exports) {
+            return Ok(Description {
+                specs: vec![program::spec(&examined.identity.label)],
+                identity: examined.identity,
+            });
+        }
         let known = (shared.cache.as_ref())
             .filter(|_| examined.is_known)
             .and_then(|cache| cache.definitions(&examined.entry));
@@ -280,11 +291,31 @@ impl Sandbox {
 
     async fn load_tools(&self, source: Source<'_>) -> Result<Component, LoadError> {
         let shared = &self.0;
+        let bytes = source.bytes;
         let found = shared.look(source, Role::Tools).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };
-        let pre = ProviderPre::new(found.linked).map_err(mismatch)?;
+        let exports = &found.base.identity.exports;
+        let code = match (Role::Tools.is_among(exports), program::is_among(exports)) {
+            (true, _) => Code::Tools(ProviderPre::new(found.linked).map_err(mismatch)?),
+            (false, true) => Code::Program(CommandPre::new(found.linked).map_err(mismatch)?),
+            (false, false) => {
+                let component = found.linked.component().clone();
+                Code::Functions(Functions::of(
+                    &shared.cells.engine,
+                    &component,
+                    found.linked,
+                    exports,
+                )?)
+            }
+        };
+        if let Code::Program(_) = &code {
+            // Its definition has its file name, and is in no cache.
+            let specs = vec![program::spec(&found.base.identity.label)];
+            let base = found.base;
+            return Ok(Component(Arc::new(Loaded { base, code, specs })));
+        }
         let known = shared
             .cache
             .as_ref()
@@ -292,7 +323,11 @@ impl Sandbox {
         let specs = match known {
             Some(stored) => definitions::checked(stored)?,
             None => {
-                let stored = shared.ask(&pre, found.base.footprint, Ask).await?;
+                let stored = match &code {
+                    Code::Tools(pre) => shared.ask(pre, found.base.footprint, Ask).await?,
+                    Code::Functions(functions) => functions.define(bytes),
+                    Code::Program(_) => Vec::new(),
+                };
                 let specs = definitions::check(stored.clone())?;
                 if let Some(cache) = &shared.cache {
                     cache.keep_definitions(&found.entry, &stored);
@@ -302,7 +337,7 @@ impl Sandbox {
         };
         Ok(Component(Arc::new(Loaded {
             base: found.base,
-            pre,
+            code,
             specs,
         })))
     }
@@ -420,14 +455,23 @@ impl Shared {
                 off_worker(move || Ok(Digest::of(&bytes))).await?
             }
         };
-        let entry = EntryName::new(&self.cells.engine, digest);
+        let is_module = adapt::is_core_module(source.bytes);
+        let entry = match is_module {
+            true => EntryName::new(&self.cells.engine, adapt::cache_digest(digest)),
+            false => EntryName::new(&self.cells.engine, digest),
+        };
         let known = self.cache.as_ref().and_then(|cache| cache.shape(&entry));
         let is_known = known.is_some();
         let shape = match known {
             Some(shape) => shape,
             None => {
                 let bytes: Arc<[u8]> = source.bytes.into();
-                off_worker(move || preflight::scan(&bytes)).await?
+                let limit = self.options.max_component_bytes;
+                off_worker(move || match is_module {
+                    true => preflight::scan(&adapted(&bytes, limit)?),
+                    false => preflight::scan(&bytes),
+                })
+                .await?
             }
         };
         check_contract(role, &shape.exports)?;
@@ -534,6 +578,14 @@ impl Shared {
     }
 
     async fn compile(&self, bytes: &Arc<[u8]>, compiler: &Compiler) -> Result<Vec<u8>, LoadError> {
+        let made;
+        let bytes = if adapt::is_core_module(bytes) {
+            let (bytes, limit) = (bytes.clone(), self.options.max_component_bytes);
+            made = off_worker(move || adapted(&bytes, limit)).await?.into();
+            &made
+        } else {
+            bytes
+        };
         if let Compiler::Child(command) = compiler {
             let options = &self.options;
             return compile::compile_in_child(command, &options.compile_limits, options.optimize, bytes)
@@ -605,6 +657,15 @@ fn shared_error(error: wasmtime::Error) -> SharedError {
     SharedError::from(Box::<dyn std::error::Error + Send + Sync>::from(error))
 }
 
+/// Makes a component of a core module, of which the limit of a component's size holds as well.
+fn adapted(module: &[u8], limit: u64) -> Result<Vec<u8>, LoadError> {
+    let component = adapt::adapt(module)?;
+    match component.len() as u64 {
+        size if size > limit => Err(LoadError::TooLarge { size, limit }),
+        _ => Ok(component),
+    }
+}
+
 /// Runs blocking work on a separate thread, so that no call waits for it.
 async fn off_worker<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
@@ -616,7 +677,8 @@ async fn off_worker<T: Send + 'static>(
     })
 }
 
-/// Checks that the export required by a role exists in a supported version.
+/// Checks that the export required by a role exists in a supported version, or that there are functions which could be
+/// tools.
 fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
     if role.is_among(exports) {
         return Ok(());
@@ -633,6 +695,7 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
                 .escape_debug()
                 .to_string(),
         },
+        (None, Role::Tools) if !exports.is_empty() && !Role::Hook.is_among(exports) => return Ok(()),
         (None, Role::Tools) => LoadError::NotATool {
             is_hook: Role::Hook.is_among(exports),
             exports: escaped(exports),

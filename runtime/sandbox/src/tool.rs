@@ -13,15 +13,18 @@ use toolcell_core::{
     RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
+use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::cell::failure;
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
-use crate::component::{Component, Loaded};
+use crate::component::{Code, Component, Loaded};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::load::imports::Ability;
 use crate::places;
+use crate::program::{ProgramCall, ProgramResult};
+use crate::typed::{FunctionCall, FunctionResult, Functions};
 
 /// One tool of one component, with the policy under which it is called.
 pub(crate) struct ComponentTool {
@@ -100,40 +103,14 @@ impl Tool for ComponentTool {
 
 impl ComponentTool {
     async fn call_in_cell(&self, call: ToolCall, cx: CallContext) -> CallResult {
-        let call = Call {
-            id: call.id,
-            name: self.spec.name.to_string(),
-            arguments: Value::Object(call.arguments).to_string(),
-            context: cx
-                .values
-                .iter()
-                .map(|(k, v)| (k.clone(), v.to_string()))
-                .collect(),
-        };
-        let request = CellRequest {
-            pre: &self.component.pre,
-            policy: &self.policy,
-            limits: within(&self.policy.limits, cx.observer.left()),
-            egress: &self.egress,
-            observer: cx.observer.clone(),
-            footprint: self.component.base.footprint,
-            bytes_in: byte_len(&call),
+        let limits = within(&self.policy.limits, cx.observer.left());
+        let (begun, wall_ms) = (Instant::now(), limits.wall_ms);
+        let result = match &self.component.code {
+            Code::Tools(pre) => self.call_tool(pre, call, &cx, limits).await,
+            Code::Functions(functions) => self.call_function(functions, call, &cx, limits).await,
+            Code::Program(pre) => self.call_program(pre, call, &cx, limits).await,
         };
         let redactor = self.egress.redactor();
-        let (begun, wall_ms) = (Instant::now(), request.limits.wall_ms);
-        let ended = (self.component.base.cells)
-            .run_cell(request, ToolRun { call })
-            .await;
-        let result = ended.result.and_then(|answer| match answer {
-            Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
-            Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_user| {
-                tell_user(&*cx.observer, for_user);
-                ToolError::Failed {
-                    message: "the tool failed; details are in its log".into(),
-                }
-            })),
-        });
-        let result = CallResult::from(result).with_receipt(ended.receipt);
         let left = Duration::from_millis(wall_ms).saturating_sub(begun.elapsed());
         let receipt = result.receipt.clone();
         match tokio::time::timeout(left.max(LEAST), redacted(redactor, result)).await {
@@ -147,6 +124,120 @@ impl ComponentTool {
             }
         }
     }
+
+    /// Calls a tool of a component that defines its tools.
+    async fn call_tool(
+        &self,
+        pre: &ProviderPre<CellState>,
+        call: ToolCall,
+        cx: &CallContext,
+        limits: Limits,
+    ) -> CallResult {
+        let call = Call {
+            id: call.id,
+            name: self.spec.name.to_string(),
+            arguments: Value::Object(call.arguments).to_string(),
+            context: cx
+                .values
+                .iter()
+                .map(|(k, v)| (k.clone(), v.to_string()))
+                .collect(),
+        };
+        let request = self.request(pre, cx, limits, byte_len(&call));
+        let redactor = self.egress.redactor();
+        let ended = (self.component.base.cells)
+            .run_cell(request, ToolRun { call })
+            .await;
+        let result = ended.result.and_then(|answer| match answer {
+            Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
+            Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_user| {
+                tell_user(&*cx.observer, for_user);
+                ToolError::Failed {
+                    message: "the tool failed; details are in its log".into(),
+                }
+            })),
+        });
+        CallResult::from(result).with_receipt(ended.receipt)
+    }
+
+    /// Calls a function of a component whose functions are tools.
+    async fn call_function(
+        &self,
+        functions: &Functions,
+        call: ToolCall,
+        cx: &CallContext,
+        limits: Limits,
+    ) -> CallResult {
+        let Some(function) = functions.get(self.spec.name.as_str()) else {
+            return CallResult::failed(ToolError::crashed("the component has no such function"));
+        };
+        let bytes_in = Value::Object(call.arguments.clone()).to_string().len() as u64;
+        let output = limits.output;
+        let request = self.request(&functions.pre, cx, limits, bytes_in);
+        let ended = (self.component.base.cells)
+            .run_cell(request, FunctionCall::new(function, call.arguments, output))
+            .await;
+        let redactor = self.egress.redactor();
+        let result = ended.result.and_then(|result| function_result(result, redactor));
+        CallResult::from(result).with_receipt(ended.receipt)
+    }
+
+    /// Runs a program.
+    async fn call_program(
+        &self,
+        pre: &CommandPre<CellState>,
+        call: ToolCall,
+        cx: &CallContext,
+        limits: Limits,
+    ) -> CallResult {
+        let bytes_in = Value::Object(call.arguments.clone()).to_string().len() as u64;
+        let program = ProgramCall::new(&self.spec.name, call.arguments, limits.output);
+        let request = self.request(pre, cx, limits, bytes_in);
+        let ended = self.component.base.cells.run_cell(request, program).await;
+        let result = ended.result.and_then(ProgramResult::into_result);
+        CallResult::from(result).with_receipt(ended.receipt)
+    }
+
+    fn request<'a, W>(
+        &'a self,
+        pre: &'a W,
+        cx: &CallContext,
+        limits: Limits,
+        bytes_in: u64,
+    ) -> CellRequest<'a, W> {
+        CellRequest {
+            pre,
+            policy: &self.policy,
+            limits,
+            egress: &self.egress,
+            observer: cx.observer.clone(),
+            footprint: self.component.base.footprint,
+            bytes_in,
+        }
+    }
+}
+
+/// Converts the result of a function. A text is also the content, without quotes and escapes.
+fn function_result(result: FunctionResult, redactor: &Redactor) -> Result<CallResult, ToolError> {
+    if result.is_error {
+        let text = match result.value {
+            None => "the function returned an error without a value".into(),
+            Some(Value::String(text)) => text,
+            Some(value) => value.to_string(),
+        };
+        return Err(ToolError::Failed {
+            message: failure::bounded(&text, redactor),
+        });
+    }
+    let content = match &result.value {
+        Some(Value::String(text)) => vec![Content::text(text)],
+        _ => Vec::new(),
+    };
+    Ok(CallResult {
+        content,
+        structured: result.structured(),
+        ..CallResult::default()
+    })
 }
 
 /// Maximum size of a result that is searched for secrets on the thread of the call, in bytes: some milliseconds.

@@ -1,4 +1,5 @@
-//! `wasi:cli/environment`: the granted variables, copied only for a guest that asks for them.
+//! `wasi:cli/environment`: the granted variables and the arguments of a program, copied only for a guest that asks for
+//! them.
 
 use toolcell_core::Policy;
 use wasmtime::component::{HasData, Linker};
@@ -9,6 +10,8 @@ use crate::cell::memory::Reservation;
 /// Host implementation of the environment.
 pub(crate) struct EnvironmentView<'a> {
     pub(crate) policy: &'a Policy,
+    /// Arguments of a program; a tool has none.
+    pub(crate) arguments: &'a [String],
     pub(crate) in_flight: &'a mut Reservation,
 }
 
@@ -36,7 +39,10 @@ impl environment::Host for EnvironmentView<'_> {
     }
 
     fn get_arguments(&mut self) -> wasmtime::Result<Vec<String>> {
-        Ok(Vec::new())
+        let texts: usize = self.arguments.iter().map(String::len).sum();
+        let bytes = texts + size_of_val(self.arguments);
+        self.in_flight.grow(bytes as u64)?;
+        Ok(self.arguments.to_vec())
     }
 
     fn initial_cwd(&mut self) -> wasmtime::Result<Option<String>> {
@@ -65,11 +71,29 @@ mod tests {
             let account = MemoryAccount::new(memory as u64, MemoryPool::new(u64::MAX));
             let mut view = EnvironmentView {
                 policy: &policy,
+                arguments: &[],
                 in_flight: &mut account.empty(),
             };
             environment::Host::get_environment(&mut view)
         };
         assert_eq!(copied(bytes).unwrap(), env);
+        assert!(copied(bytes - 1).is_err());
+    }
+
+    #[test]
+    fn copy_of_the_arguments_counts_as_memory_of_the_call() {
+        let arguments = ["program".to_owned(), "--all".to_owned()];
+        let bytes = "program--all".len() + 2 * size_of::<String>();
+        let copied = |memory: usize| {
+            let account = MemoryAccount::new(memory as u64, MemoryPool::new(u64::MAX));
+            let mut view = EnvironmentView {
+                policy: &Policy::default(),
+                arguments: &arguments,
+                in_flight: &mut account.empty(),
+            };
+            environment::Host::get_arguments(&mut view)
+        };
+        assert_eq!(copied(bytes).unwrap(), arguments);
         assert!(copied(bytes - 1).is_err());
     }
 }

@@ -90,17 +90,20 @@ fn untyped_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Limit> {
     }
 }
 
+/// Returns a text of a guest, redacted and truncated to [`MAX_ERROR_TEXT`] with a marker.
+pub(crate) fn bounded(text: &str, redactor: &Redactor) -> String {
+    let missing = text.len().saturating_sub(MAX_ERROR_TEXT);
+    let text = redactor.beginning(text, MAX_ERROR_TEXT);
+    match missing {
+        0 => text,
+        missing => format!("{text} [{missing} bytes cut]"),
+    }
+}
+
 /// Converts an error returned by a guest; `Err` holds a text that is for the user only. Half a secret at the end would not be
 /// found afterwards, and is left out.
 pub(crate) fn of_guest(error: GuestError, redactor: &Redactor) -> Result<ToolError, String> {
-    let bounded = |text: String| {
-        let missing = text.len().saturating_sub(MAX_ERROR_TEXT);
-        let text = redactor.beginning(&text, MAX_ERROR_TEXT);
-        match missing {
-            0 => text,
-            missing => format!("{text} [{missing} bytes cut]"),
-        }
-    };
+    let bounded = |text: String| bounded(&text, redactor);
     Ok(match error {
         GuestError::InvalidArguments(text) => ToolError::invalid(bounded(text)),
         GuestError::Denied(text) => ToolError::denied(bounded(text), None),

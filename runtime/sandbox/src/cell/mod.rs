@@ -1,5 +1,6 @@
 //! The cell: one call in one store, from instantiation to the receipt.
 
+pub(crate) mod capture;
 pub(crate) mod environment;
 pub(crate) mod epoch;
 pub(crate) mod failure;
@@ -36,7 +37,7 @@ use crate::files::FilePool;
 
 /// Bytes that may pass between host and guest in one host call, in addition to the result: the maximum that WASI passes
 /// at once.
-const HOSTCALL_BASE: u64 = 1 << 20;
+pub(crate) const HOSTCALL_BASE: u64 = 1 << 20;
 
 /// Epoch ticks between two yields of a guest.
 const TICKS: u64 = 1;
@@ -111,6 +112,14 @@ pub(crate) trait GuestCall: Send {
     type World: LinkedWorld;
     /// Result of the operation.
     type Done: Send;
+
+    /// Prepares the call before there is an instance.
+    ///
+    /// # Errors
+    /// The error of the call.
+    fn prepare(&mut self, _state: &mut CellState) -> Result<(), ToolError> {
+        Ok(())
+    }
 
     /// Calls the guest.
     fn call_guest(
@@ -208,13 +217,13 @@ impl CellRunner {
     async fn run_in_store<J: GuestCall>(
         &self,
         request: CellRequest<'_, J::World>,
-        job: J,
+        mut job: J,
         guard: &mut ReceiptGuard,
     ) -> Result<J::Done, ToolError> {
         let limits = &request.limits;
         let instances = guard.account.reserve(request.footprint.bytes);
         let _instances = instances.map_err(OutOfMemory::into_error)?;
-        let state = CellState::new(
+        let mut state = CellState::new(
             request.policy,
             limits,
             request.egress,
@@ -223,6 +232,7 @@ impl CellRunner {
             &guard.recorder,
             request.observer,
         )?;
+        job.prepare(&mut state)?;
         let store = guard.store.insert(Store::new(&self.engine, state));
         store.limiter(|state| &mut state.limiter);
         guard

@@ -18,6 +18,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::{log, progress};
+use crate::cell::capture::{Capture, StreamText};
 use crate::cell::last_message::LastMessage;
 
 /// Maximum number of lines of one call, whatever their length, because the observer handles each of them.
@@ -52,6 +53,8 @@ struct GuestOutputState {
     stdout: Stream,
     stderr: Stream,
     last_message: LastMessage,
+    /// Streams of a program, which are its result.
+    capture: Option<Capture>,
     redactor: Redactor,
     last_report: Option<Instant>,
     held_back: Option<Progress>,
@@ -86,10 +89,23 @@ impl GuestOutput {
             stdout: Stream::new(redactor),
             stderr: Stream::new(redactor),
             last_message: LastMessage::default(),
+            capture: None,
             redactor: redactor.clone(),
             last_report: None,
             held_back: None,
         })))
+    }
+
+    /// Keeps both streams instead of logging them.
+    pub(crate) fn capture(&self, capture: Capture) {
+        self.lock().capture = Some(capture);
+    }
+
+    /// Returns the kept streams, standard output first, together at most `limit` bytes of text.
+    pub(crate) fn take_capture(&self, limit: u64) -> (StreamText, StreamText) {
+        self.finish();
+        let capture = self.lock().capture.take();
+        capture.map(|capture| capture.finish(limit)).unwrap_or_default()
     }
 
     /// Passes on the remaining output (unfinished lines, the last progress report, the number of dropped lines) and
@@ -125,7 +141,9 @@ impl GuestOutput {
     /// Returns the last message that the guest wrote to standard error before it crashed.
     pub(crate) fn last_message(&self) -> Option<String> {
         self.finish();
-        self.lock().last_message.text.take()
+        let mut speech = self.lock();
+        let of_program = speech.capture.as_ref().and_then(Capture::last_message);
+        of_program.or_else(|| speech.last_message.text.take())
     }
 
     /// Logs a complete message of the guest.
@@ -188,10 +206,16 @@ impl GuestOutputState {
     }
 
     fn write(&mut self, source: LogSource, bytes: &[u8]) {
-        self.written += bytes.len() as u64;
+        if self.capture.is_none() {
+            self.written += bytes.len() as u64;
+        }
         for bytes in bytes.chunks(MAX_LINE) {
+            if let Some(capture) = self.capture.as_mut().filter(|capture| capture.is_full()) {
+                capture.drop_bytes(source, bytes.len());
+                continue;
+            }
             // Nothing is searched or buffered for a guest that has used up its limit.
-            if self.is_silent() {
+            if self.capture.is_none() && self.is_silent() {
                 let ends = bytes.iter().filter(|b| **b == b'\n').count();
                 self.dropped_lines += ends as u64;
                 continue;
@@ -201,8 +225,12 @@ impl GuestOutputState {
         }
     }
 
-    /// Splits a stream into lines.
+    /// Splits a stream into lines; that of a program is kept as it is.
     fn divide(&mut self, source: LogSource, bytes: &[u8]) {
+        if let Some(capture) = &mut self.capture {
+            capture.keep(source, bytes);
+            return;
+        }
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             if self.is_silent() {
                 self.dropped_lines += u64::from(piece.ends_with(b"\n"));

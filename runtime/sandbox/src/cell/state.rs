@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use toolcell_core::tool::{CallObserver, LogSource};
 use toolcell_core::{Limits, Policy, ToolError};
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::bindings::{log, progress};
 use crate::cell::CellRunner;
+use crate::cell::capture::Capture;
 use crate::cell::environment::{self, EnvironmentView};
 use crate::cell::limiter::Limiter;
-use crate::cell::memory::{MemoryAccount, Reservation};
+use crate::cell::memory::{MemoryAccount, OutOfMemory, Reservation};
 use crate::cell::objects;
 use crate::cell::output::{GuestOutput, GuestStdio};
 use crate::cell::poll::{self, MAX_RANDOM, PollView, RandomView};
@@ -42,9 +45,18 @@ pub(crate) struct CellState {
     egress: CallEgress,
     files: Files,
     buckets: Buckets,
+    /// Arguments and standard input of a program.
+    program: Option<ProgramInput>,
     pub(crate) limiter: Limiter,
     pub(crate) recorder: ReceiptRecorder,
     pub(crate) output: GuestOutput,
+}
+
+/// Input of a program.
+struct ProgramInput {
+    arguments: Vec<String>,
+    stdin: Bytes,
+    _memory: Reservation,
 }
 
 impl CellState {
@@ -85,11 +97,32 @@ impl CellState {
                 limits.keyvalue_bytes,
                 recorder.clone(),
             ),
+            program: None,
             limiter: Limiter::new(limits, account.clone()),
             account: account.clone(),
             recorder: recorder.clone(),
             output: GuestOutput::new(observer, limits.log, egress.redactor()),
         })
+    }
+
+    /// Gives a program its arguments, of which the first is its name, and its standard input, and keeps up to `output`
+    /// bytes of its streams instead of logging them.
+    pub(crate) fn start_program(
+        &mut self,
+        arguments: Vec<String>,
+        stdin: Bytes,
+        output: u64,
+    ) -> Result<(), OutOfMemory> {
+        let texts: usize = arguments.iter().map(String::len).sum();
+        let bytes = texts + size_of_val(arguments.as_slice()) + stdin.len();
+        let memory = self.account.reserve(bytes as u64)?;
+        self.output.capture(Capture::new(output, self.account.empty()));
+        self.program = Some(ProgramInput {
+            arguments,
+            stdin,
+            _memory: memory,
+        });
+        Ok(())
     }
 
     /// Charges the content of the table, and returns `false` if the call lacks memory for it.
@@ -126,7 +159,7 @@ impl CellState {
     fn random(&mut self) -> RandomView<'_> {
         self.settle();
         RandomView {
-            random: wasi(&mut self.wasi, &self.output).random(),
+            random: wasi(&mut self.wasi, &self.output, self.program.as_ref()).random(),
             in_flight: &mut self.in_flight,
         }
     }
@@ -135,6 +168,7 @@ impl CellState {
         self.settle();
         EnvironmentView {
             policy: &self.policy,
+            arguments: self.program.as_ref().map_or(&[], |program| &program.arguments),
             in_flight: &mut self.in_flight,
         }
     }
@@ -150,7 +184,7 @@ impl WasiView for CellState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let open = self.settle();
         WasiCtxView {
-            ctx: wasi(&mut self.wasi, &self.output),
+            ctx: wasi(&mut self.wasi, &self.output, self.program.as_ref()),
             table: if open { &mut self.table } else { &mut self.closed },
         }
     }
@@ -168,7 +202,11 @@ impl WasiHttpView for CellState {
 }
 
 /// Returns the context of the parts of WASI that the engine implements.
-fn wasi<'a>(context: &'a mut Option<Box<WasiCtx>>, output: &GuestOutput) -> &'a mut WasiCtx {
+fn wasi<'a>(
+    context: &'a mut Option<Box<WasiCtx>>,
+    output: &GuestOutput,
+    program: Option<&ProgramInput>,
+) -> &'a mut WasiCtx {
     context.get_or_insert_with(|| {
         let stream = |source| GuestStdio {
             output: output.clone(),
@@ -181,6 +219,9 @@ fn wasi<'a>(context: &'a mut Option<Box<WasiCtx>>, output: &GuestOutput) -> &'a 
             .allow_udp(false)
             .allow_ip_name_lookup(false)
             .max_random_size(MAX_RANDOM);
+        if let Some(program) = program {
+            wasi.stdin(MemoryInputPipe::new(program.stdin.clone()));
+        }
         Box::new(wasi.build())
     })
 }

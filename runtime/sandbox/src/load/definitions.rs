@@ -99,6 +99,24 @@ impl GuestCall for Ask {
 }
 
 impl Stored {
+    /// Returns the definition of a function that is a tool.
+    pub(crate) fn of_function(
+        name: String,
+        description: String,
+        input: String,
+        output: Option<String>,
+    ) -> Self {
+        Self {
+            name,
+            title: None,
+            description,
+            input,
+            output,
+            hints: Hints::default(),
+            annotations: Vec::new(),
+        }
+    }
+
     fn byte_len(&self) -> u64 {
         let annotations: usize = (self.annotations.iter()).map(|(n, v)| n.len() + v.len()).sum();
         (self.name.len()

@@ -8,7 +8,7 @@ use crate::bindings::{self, is_compatible, split_version};
 use crate::error::LoadError;
 
 /// Version of WASI that is linked; every `0.2.x` links with it.
-const WASI: Version = Version::new(0, 2, 0);
+pub(crate) const WASI: Version = Version::new(0, 2, 0);
 
 /// Version of `wasi:keyvalue` that is linked. As a draft, it links only with itself.
 fn keyvalue() -> Version {

@@ -52,6 +52,29 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Shape, LoadError> {
     Ok(scan.shape)
 }
 
+/// Scans a core module, of which a component is to be made, and passes each part to `note`.
+pub(crate) fn scan_module<'a>(
+    bytes: &'a [u8],
+    mut note: impl FnMut(&Payload<'a>) -> Result<(), wasmparser::BinaryReaderError>,
+) -> Result<(), LoadError> {
+    let mut scan = Scan::default();
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload.map_err(malformed)?;
+        if let Payload::Version {
+            encoding: Encoding::Component,
+            ..
+        } = payload
+        {
+            return Err(LoadError::Malformed {
+                reason: "a component in place of a core module".into(),
+            });
+        }
+        note(&payload).map_err(malformed)?;
+        scan.payload(payload)?;
+    }
+    Ok(())
+}
+
 fn malformed(error: wasmparser::BinaryReaderError) -> LoadError {
     LoadError::Malformed {
         reason: format!("{} (at byte {})", error.message(), error.offset()),

@@ -6,8 +6,15 @@ use toolcell_core::schema::RULES as SCHEMA_RULES;
 pub(crate) const RULES: u64 = toolcell_core::schema::version_of(&[
     &SCHEMA_RULES.to_le_bytes(),
     env!("CARGO_PKG_VERSION").as_bytes(),
+    include_bytes!("adapt.rs"),
     include_bytes!("header.rs"),
     include_bytes!("preflight.rs"),
     include_bytes!("complexity.rs"),
     include_bytes!("definitions.rs"),
+    include_bytes!("../program/mod.rs"),
+    include_bytes!("../typed/docs.rs"),
+    include_bytes!("../typed/mod.rs"),
+    include_bytes!("../typed/names.rs"),
+    include_bytes!("../typed/schema.rs"),
+    include_bytes!("../typed/wit_type.rs"),
 ]);

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell_core::tool::{Hints, ToolSpec};
 use toolcell_core::{Grant, HookPoint, HookSpec};
-use toolcell_sandbox::{Ability, Component, HookComponent, Identity};
+use toolcell_sandbox::{Ability, Component, ComponentKind, HookComponent, Identity, LeftOut};
 
 use crate::components::loader::{ComponentLoader, Inspected};
 use crate::components::selection;
@@ -122,6 +122,14 @@ impl<'a> Report<'a> {
         self.inspected.tools.as_ref().map_or(&[], Component::definitions)
     }
 
+    fn kind(&self) -> Option<ComponentKind> {
+        self.inspected.tools.as_ref().map(Component::kind)
+    }
+
+    fn left_out(&self) -> &[LeftOut] {
+        self.inspected.tools.as_ref().map_or(&[], Component::left_out)
+    }
+
     fn hook(&self) -> Option<&HookSpec> {
         self.inspected.hook.as_ref().map(HookComponent::spec)
     }
@@ -156,7 +164,9 @@ impl<'a> Report<'a> {
             "denied": self.denied,
             "limits": self.settings.limits.limits,
             "warnings": self.warnings,
+            "kind": self.kind(),
             "tools": self.tools(),
+            "left_out": self.left_out(),
         });
         if let Some(hook) = self.hook() {
             json["hook"] = json!(hook);
@@ -200,6 +210,18 @@ impl<'a> Report<'a> {
         for warning in &self.warnings {
             out.styled(WARN, "  ! ")?;
             out.line(warning.clone())?;
+        }
+        if self.kind() == Some(ComponentKind::Functions) {
+            out.end_line()?;
+            out.line("each function of it is a tool")?;
+            for left_out in self.left_out() {
+                let function = Shown(&left_out.function);
+                out.line(text!("    except {}: {}", function, Own(left_out.reason)))?;
+            }
+        }
+        if self.kind() == Some(ComponentKind::Program) {
+            out.end_line()?;
+            out.line("it is a program; the tool runs it with arguments and standard input")?;
         }
         if let Some(hook) = self.hook() {
             out.end_line()?;
@@ -306,16 +328,24 @@ fn kind(schema: &Value) -> String {
         let values: Vec<String> = values.iter().map(Value::to_string).collect();
         return values.join(" | ");
     }
+    if let Some(branches) = schema.get("anyOf").and_then(Value::as_array) {
+        let kinds: Vec<String> = branches.iter().map(kind).collect();
+        return kinds.join(" or ");
+    }
     match schema.get("type") {
         Some(Value::String(name)) if name == "array" => match schema.get("items") {
-            Some(items) => format!("array of {}", kind(items)),
-            None => "array".into(),
+            Some(items @ Value::Object(_)) => format!("array of {}", kind(items)),
+            _ => "array".into(),
         },
+        Some(Value::String(name)) if name == "string" && schema.get("contentEncoding").is_some() => {
+            "string in base64".into()
+        }
         Some(Value::String(name)) => name.clone(),
         Some(Value::Array(names)) => {
             let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
             names.join(" or ")
         }
+        _ if schema.get("oneOf").is_some() => "object with a tag".into(),
         _ => "value".into(),
     }
 }

@@ -1,0 +1,223 @@
+//! Programs: components that export `wasi:cli/run`, such as those of `cargo build --target wasm32-wasip2`.
+//!
+//! A program is one tool. It is given arguments and a standard input, and its result is the exit code with both streams.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use toolcell_core::tool::{Hints, ToolSpec};
+use toolcell_core::{CallResult, Content, Schema, ToolError, ToolName};
+use wasmtime::Store;
+use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::p2::bindings::{Command, CommandPre};
+
+use crate::bindings::{is_compatible, split_version};
+use crate::cell::capture::StreamText;
+use crate::cell::state::CellState;
+use crate::cell::{GuestCall, LinkedWorld};
+use crate::load::imports::WASI;
+
+/// Interface of a program, without its version.
+const RUN: &str = "wasi:cli/run";
+
+/// Maximum length of one stream in the error of a program that failed, in bytes. Of standard error the end is kept, of
+/// standard output the beginning.
+const MAX_IN_ERROR: usize = 7 << 10;
+
+/// Returns `true` if one of these exports makes the component a program.
+pub(crate) fn is_among(exports: &[String]) -> bool {
+    exports.iter().any(|export| match split_version(export) {
+        (RUN, Some(version)) => is_compatible(&version, &WASI),
+        _ => false,
+    })
+}
+
+/// Returns the definition of a program. Its name is made of the label of the component, such as its file name.
+pub(crate) fn spec(label: &str) -> Arc<ToolSpec> {
+    let file = label.rsplit(['/', '\\']).next().unwrap_or(label);
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let name = name(stem);
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "args": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Arguments of the program, one string for each. No shell interprets them.",
+            },
+            "stdin": { "type": "string", "description": "Standard input of the program." },
+        },
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "exit_code": { "type": "integer" },
+            "stdout": { "type": "string" },
+            "stderr": { "type": "string" },
+        },
+        "required": ["exit_code", "stdout", "stderr"],
+        "additionalProperties": false,
+    });
+    let schema = |value| Arc::new(Schema::new(value).expect("the schema is valid, as a test states"));
+    Arc::new(ToolSpec {
+        description: format!(
+            "Runs the program `{name}` with arguments and standard input, and returns its output. It sees only the files \
+             that the user has granted."
+        ),
+        name,
+        title: None,
+        input: schema(input),
+        output: Some(schema(output)),
+        hints: Hints::default(),
+        annotations: std::collections::BTreeMap::new(),
+    })
+}
+
+/// Returns a tool name with the characters of `stem` that it can have.
+fn name(stem: &str) -> ToolName {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let mut name: String = stem
+        .chars()
+        .map(|c| if is_allowed(c) { c } else { '_' })
+        .collect();
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        name.insert_str(0, "run_");
+    }
+    name.truncate(ToolName::MAX_LEN);
+    ToolName::new(name).expect("it has only characters of a tool name")
+}
+
+impl LinkedWorld for CommandPre<CellState> {
+    type Guest = Command;
+
+    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Command> {
+        self.instantiate_async(store).await
+    }
+}
+
+/// Arguments of the tool.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Arguments {
+    args: Vec<String>,
+    stdin: String,
+}
+
+/// Runs a program.
+pub(crate) struct ProgramCall {
+    name: String,
+    arguments: Map<String, Value>,
+    /// Maximum size of both streams together, in bytes.
+    output: u64,
+}
+
+/// How a program ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ProgramResult {
+    code: i32,
+    stdout: StreamText,
+    stderr: StreamText,
+}
+
+impl ProgramCall {
+    pub(crate) fn new(name: &ToolName, arguments: Map<String, Value>, output: u64) -> Self {
+        Self {
+            name: name.to_string(),
+            arguments,
+            output,
+        }
+    }
+}
+
+impl GuestCall for ProgramCall {
+    type World = CommandPre<CellState>;
+    type Done = ProgramResult;
+
+    fn prepare(&mut self, state: &mut CellState) -> Result<(), ToolError> {
+        let arguments = Value::Object(std::mem::take(&mut self.arguments));
+        let arguments: Arguments =
+            serde_json::from_value(arguments).map_err(|error| ToolError::invalid(error.to_string()))?;
+        if let Some(index) = arguments.args.iter().position(|text| text.contains('\0')) {
+            return Err(ToolError::invalid(format!(
+                "args[{index}]: an argument of a program has no NUL character"
+            )));
+        }
+        let mut args = arguments.args;
+        args.insert(0, std::mem::take(&mut self.name));
+        let started = state.start_program(args, Bytes::from(arguments.stdin), self.output);
+        started.map_err(|refused| refused.into_error())
+    }
+
+    async fn call_guest(
+        self,
+        guest: &Command,
+        store: &mut Store<CellState>,
+    ) -> wasmtime::Result<ProgramResult> {
+        let code = match guest.wasi_cli_run().call_run(&mut *store).await {
+            Ok(Ok(())) => 0,
+            Ok(Err(())) => 1,
+            Err(error) => match error.downcast_ref::<I32Exit>() {
+                Some(exit) => exit.0,
+                None => return Err(error),
+            },
+        };
+        let (stdout, stderr) = store.data().output.take_capture(self.output);
+        Ok(ProgramResult { code, stdout, stderr })
+    }
+
+    fn bytes_out(done: &ProgramResult) -> u64 {
+        (done.stdout.text.len() + done.stderr.text.len()) as u64
+    }
+}
+
+impl ProgramResult {
+    /// Returns the result of the call. A program that ends with a code other than 0 has failed.
+    pub(crate) fn into_result(self) -> Result<CallResult, ToolError> {
+        let Self { code, stdout, stderr } = self;
+        if code != 0 {
+            return Err(ToolError::Failed {
+                message: failure(code, stdout, stderr),
+            });
+        }
+        let (stdout, stderr) = (stdout.marked(), stderr.marked());
+        let mut content = Vec::new();
+        if !stdout.is_empty() {
+            content.push(Content::text(&stdout));
+        }
+        if !stderr.is_empty() {
+            content.push(Content::text(format!("standard error:\n{stderr}")));
+        }
+        Ok(CallResult {
+            content,
+            structured: Some(json!({ "exit_code": code, "stdout": stdout, "stderr": stderr })),
+            ..CallResult::default()
+        })
+    }
+}
+
+fn failure(code: i32, stdout: StreamText, stderr: StreamText) -> String {
+    let mut message = format!("the program ended with exit code {code}");
+    let error = stderr.marked();
+    if !error.is_empty() {
+        let from = error.ceil_char_boundary(error.len().saturating_sub(MAX_IN_ERROR));
+        let missing = match from {
+            0 => String::new(),
+            from => format!("[{from} bytes cut] "),
+        };
+        message.push_str(&format!(
+            "\nstandard error:\n{missing}{}",
+            error[from..].trim_end()
+        ));
+    }
+    let output = crate::cell::failure::cut(stdout.marked(), MAX_IN_ERROR);
+    if !output.is_empty() {
+        message.push_str(&format!("\nstandard output:\n{}", output.trim_end()));
+    }
+    message
+}

@@ -1,0 +1,181 @@
+//! One call of a function.
+
+use std::io;
+
+use serde_json::{Map, Value, json};
+use toolcell_core::ToolError;
+use wasmtime::component::{Instance, InstancePre, Val};
+use wasmtime::{Error, Store};
+
+use crate::cell::memory::Reservation;
+use crate::cell::state::CellState;
+use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
+use crate::typed::schema::RESULT;
+use crate::typed::wit_type::WitType;
+use crate::typed::{Function, lift, lower};
+
+/// Least number of bytes that may pass between host and guest at once, whatever the types of a function. The streams of
+/// WASI pass 64 KiB at once.
+const LEAST_AT_ONCE: u64 = 256 << 10;
+
+/// Part of the memory left to a call that the bytes of a result may take while the host reads them. A `list<u8>` takes 40
+/// bytes for each of its own.
+const SHARE_OF_BYTES: u64 = 4;
+
+impl LinkedWorld for InstancePre<CellState> {
+    type Guest = Instance;
+
+    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Instance> {
+        self.instantiate_async(store).await
+    }
+}
+
+/// Calls a function.
+pub(crate) struct FunctionCall<'a> {
+    function: &'a Function,
+    arguments: Map<String, Value>,
+    /// Maximum size of the result, in bytes.
+    output: u64,
+    values: Vec<Val>,
+    /// Memory of the values.
+    held: Option<Reservation>,
+}
+
+/// Result of a function.
+#[derive(Debug, PartialEq)]
+pub(crate) struct FunctionResult {
+    /// The value in JSON; with an error, that of the error. `None` if there is none.
+    pub(crate) value: Option<Value>,
+    /// True for the `err` case of a `result`.
+    pub(crate) is_error: bool,
+    /// True for a record, which is an object itself.
+    is_record: bool,
+}
+
+impl<'a> FunctionCall<'a> {
+    pub(crate) fn new(function: &'a Function, arguments: Map<String, Value>, output: u64) -> Self {
+        Self {
+            function,
+            arguments,
+            output,
+            values: Vec::new(),
+            held: None,
+        }
+    }
+
+    /// Sets what may pass between host and guest at once, so that the values of the result take no more host memory than
+    /// those of other tools, or memory that the call has.
+    fn limit_result(&self, store: &mut Store<CellState>) -> wasmtime::Result<Option<Reservation>> {
+        let usual = self.output.saturating_add(HOSTCALL_BASE);
+        let Some(result) = &self.function.result else {
+            return Ok(None);
+        };
+        let weight = result.uncounted();
+        let mut fuel = (usual / weight).max(LEAST_AT_ONCE);
+        let mut held = None;
+        if result.has_bytes() {
+            let account = &store.data().account;
+            let share = account.left() / SHARE_OF_BYTES / weight;
+            if share > fuel {
+                held = Some(account.reserve(share * weight)?);
+                fuel = share;
+            }
+        }
+        store.set_hostcall_fuel(usize::try_from(fuel).unwrap_or(usize::MAX));
+        Ok(held)
+    }
+}
+
+impl GuestCall for FunctionCall<'_> {
+    type World = InstancePre<CellState>;
+    type Done = FunctionResult;
+
+    fn prepare(&mut self, state: &mut CellState) -> Result<(), ToolError> {
+        let mut memory = state.account.empty();
+        let converted = lower::arguments(&self.function.parameters, &self.arguments, &mut memory);
+        self.values = converted.map_err(lower::LowerError::into_error)?;
+        self.held = Some(memory);
+        self.arguments = Map::new();
+        Ok(())
+    }
+
+    async fn call_guest(
+        mut self,
+        guest: &Instance,
+        store: &mut Store<CellState>,
+    ) -> wasmtime::Result<FunctionResult> {
+        let function = (guest.get_func(&mut *store, self.function.index))
+            .ok_or_else(|| Error::msg("the function does not exist"))?;
+        let reading = self.limit_result(store)?;
+        let mut results = vec![Val::Bool(false); usize::from(self.function.result.is_some())];
+        function
+            .call_async(&mut *store, &self.values, &mut results)
+            .await?;
+        self.values = Vec::new();
+        drop((reading, self.held.take()));
+        let (Some(value), Some(ty)) = (results.pop(), &self.function.result) else {
+            return Ok(FunctionResult {
+                value: None,
+                is_error: false,
+                is_record: false,
+            });
+        };
+        // The value exists already, within the limit of what passes at once; its JSON does not.
+        let _held = store.data().account.reserve(lift::price(&value))?;
+        Ok(FunctionResult::of(value, ty))
+    }
+
+    fn bytes_out(done: &FunctionResult) -> u64 {
+        let mut length = Length(0);
+        if let Some(value) = &done.value {
+            // Writing to this never fails.
+            let _ = serde_json::to_writer(&mut length, value);
+        }
+        length.0
+    }
+}
+
+impl FunctionResult {
+    fn of(value: Val, ty: &WitType) -> Self {
+        let of = |value: Option<Box<Val>>, ty: &Option<Box<WitType>>, is_error| Self {
+            value: match (value, ty) {
+                (Some(value), Some(ty)) => Some(lift::json(*value, ty)),
+                _ => None,
+            },
+            is_error,
+            is_record: matches!(ty.as_deref(), Some(WitType::Record(_))),
+        };
+        match (value, ty) {
+            (Val::Result(Ok(value)), WitType::Result(ok, _)) => of(value, ok, false),
+            (Val::Result(Err(value)), WitType::Result(_, err)) => of(value, err, true),
+            (value, ty) => Self {
+                is_record: matches!(ty, WitType::Record(_)),
+                value: Some(lift::json(value, ty)),
+                is_error: false,
+            },
+        }
+    }
+
+    /// Returns the structured result, which fits the output schema: an object, as protocols require.
+    pub(crate) fn structured(self) -> Option<Value> {
+        let is_record = self.is_record;
+        self.value.map(|value| match is_record {
+            true => value,
+            false => json!({ RESULT: value }),
+        })
+    }
+}
+
+/// Counts bytes.
+struct Length(u64);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Conversion of results from values of the component model to JSON.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use wasmtime::component::Val;
+
+use crate::typed::schema::MAX_SAFE_INTEGER;
+use crate::typed::wit_type::WitType;
+
+/// Returns the bytes of host memory that a value and its JSON take together, at most.
+pub(crate) fn price(value: &Val) -> u64 {
+    const NODE: u64 = (size_of::<Val>() + 2 * size_of::<Value>()) as u64;
+    /// A member of an object: its name twice, and its place in a tree.
+    const MEMBER: u64 = 2 * size_of::<String>() as u64 + 64;
+    let below = match value {
+        Val::String(text) | Val::Enum(text) => 2 * text.len() as u64,
+        // In base64.
+        Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => {
+            return NODE + items.len() as u64 * (size_of::<Val>() as u64 + 3);
+        }
+        Val::List(items) | Val::Tuple(items) => items.iter().map(price).sum(),
+        Val::Record(fields) => (fields.iter())
+            .map(|(name, value)| MEMBER + 2 * name.len() as u64 + price(value))
+            .sum(),
+        Val::Variant(name, payload) => {
+            2 * (MEMBER + 2 * name.len() as u64) + payload.as_deref().map_or(0, price)
+        }
+        Val::Option(payload) => payload.as_deref().map_or(0, |payload| NODE + price(payload)),
+        Val::Result(Ok(payload) | Err(payload)) => 2 * MEMBER + payload.as_deref().map_or(0, price),
+        Val::Flags(names) => names.iter().map(|name| NODE + 2 * name.len() as u64).sum(),
+        _ => 0,
+    };
+    NODE + below
+}
+
+/// Converts a value of this type.
+pub(crate) fn json(value: Val, ty: &WitType) -> Value {
+    match (value, ty) {
+        (Val::Bool(value), _) => value.into(),
+        (Val::S8(value), _) => value.into(),
+        (Val::S16(value), _) => value.into(),
+        (Val::S32(value), _) => value.into(),
+        (Val::U8(value), _) => value.into(),
+        (Val::U16(value), _) => value.into(),
+        (Val::U32(value), _) => value.into(),
+        (Val::S64(value), _) if value.unsigned_abs() <= MAX_SAFE_INTEGER => value.into(),
+        (Val::S64(value), _) => value.to_string().into(),
+        (Val::U64(value), _) if value <= MAX_SAFE_INTEGER => value.into(),
+        (Val::U64(value), _) => value.to_string().into(),
+        (Val::Float32(value), _) => single(value),
+        (Val::Float64(value), _) => float(value),
+        (Val::Char(value), _) => value.to_string().into(),
+        (Val::String(value) | Val::Enum(value), _) => value.into(),
+        (Val::List(items), WitType::Bytes) => {
+            let byte = |item: Val| match item {
+                Val::U8(byte) => byte,
+                _ => 0,
+            };
+            STANDARD
+                .encode(items.into_iter().map(byte).collect::<Vec<u8>>())
+                .into()
+        }
+        (Val::List(items), WitType::List(item)) => items.into_iter().map(|value| json(value, item)).collect(),
+        (Val::Tuple(items), WitType::Tuple(types)) => (items.into_iter())
+            .zip(types)
+            .map(|(value, ty)| json(value, ty))
+            .collect(),
+        (Val::Record(fields), WitType::Record(types)) => {
+            let fields = fields.into_iter().zip(types);
+            let fields: Map<String, Value> = fields
+                .map(|((name, value), (_, ty))| (name, json(value, ty)))
+                .collect();
+            fields.into()
+        }
+        (Val::Variant(name, payload), WitType::Variant(cases)) => {
+            let ty = cases.iter().find(|(case, _)| *case == name);
+            let ty = ty.and_then(|(_, ty)| ty.as_ref());
+            tagged(&name, payload, ty)
+        }
+        (Val::Result(result), WitType::Result(ok, err)) => match result {
+            Ok(payload) => tagged("ok", payload, ok.as_deref()),
+            Err(payload) => tagged("err", payload, err.as_deref()),
+        },
+        (Val::Option(Some(value)), WitType::Option(ty)) if ty.has_null() => json!([json(*value, ty)]),
+        (Val::Option(Some(value)), WitType::Option(ty)) => json(*value, ty),
+        (Val::Option(None), _) => Value::Null,
+        (Val::Flags(names), _) => names.into(),
+        // The engine returns only values of the type.
+        _ => Value::Null,
+    }
+}
+
+fn tagged(tag: &str, payload: Option<Box<Val>>, ty: Option<&WitType>) -> Value {
+    match (payload, ty) {
+        (Some(payload), Some(ty)) => json!({ "tag": tag, "value": json(*payload, ty) }),
+        _ => json!({ "tag": tag }),
+    }
+}
+
+fn float(value: f64) -> Value {
+    match value {
+        value if value.is_nan() => "NaN".into(),
+        f64::INFINITY => "Infinity".into(),
+        f64::NEG_INFINITY => "-Infinity".into(),
+        value => value.into(),
+    }
+}
+
+/// Converts to the shortest decimal number that is this one again.
+fn single(value: f32) -> Value {
+    let exact = f64::from(value);
+    let short: f64 = value.to_string().parse().unwrap_or(exact);
+    #[expect(clippy::cast_possible_truncation, reason = "compared with what it came from")]
+    let is_same = short as f32 == value;
+    float(if is_same { short } else { exact })
+}

@@ -1,0 +1,242 @@
+//! Components whose functions are tools: they export functions, or interfaces with functions, and not the interface of
+//! tools.
+//!
+//! Each function is one tool. Its schema follows from the types of its parameters, and its arguments and results are
+//! converted between JSON and the values of the component model. Its calls run in the same cells as all others.
+
+mod call;
+mod docs;
+mod lift;
+mod lower;
+mod names;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod wit_type;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wasmtime::Engine;
+use wasmtime::component::types::{ComponentFunc, ComponentItem};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
+
+pub(crate) use call::{FunctionCall, FunctionResult};
+
+use crate::cell::state::CellState;
+use crate::error::LoadError;
+use crate::load::definitions::Stored;
+use docs::Docs;
+use wit_type::{MAX_TYPE_PARTS, Unsupported, WitType};
+
+/// A component whose functions are tools, linked.
+pub(crate) struct Functions {
+    pub(crate) pre: InstancePre<CellState>,
+    functions: Vec<Function>,
+    left_out: Vec<LeftOut>,
+}
+
+/// A function of a component that is no tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Its name, after that of its interface if it is in one.
+    pub function: String,
+    /// Reason.
+    pub reason: &'static str,
+}
+
+/// A function that is a tool.
+pub(crate) struct Function {
+    /// Name of the tool.
+    name: String,
+    /// Name of the export that contains it, if that is an interface.
+    interface: Option<String>,
+    function: String,
+    index: ComponentExportIndex,
+    parameters: Vec<(String, WitType)>,
+    result: Option<WitType>,
+}
+
+impl Functions {
+    /// Finds the functions of a component.
+    ///
+    /// # Errors
+    /// If there is none, or two would be tools of one name.
+    pub(crate) fn of(
+        engine: &Engine,
+        component: &Component,
+        pre: InstancePre<CellState>,
+        exports: &[String],
+    ) -> Result<Self, LoadError> {
+        let mut found = Found {
+            component,
+            functions: Vec::new(),
+            left_out: Vec::new(),
+        };
+        for (name, item) in component.component_type().exports(engine) {
+            match item.ty {
+                ComponentItem::ComponentFunc(ty) => found.add(None, name, &ty),
+                ComponentItem::ComponentInstance(instance) => {
+                    for (function, item) in instance.exports(engine) {
+                        if let ComponentItem::ComponentFunc(ty) = item.ty {
+                            found.add(Some(name), function, &ty);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let Found {
+            functions, left_out, ..
+        } = found;
+        if functions.is_empty() {
+            return Err(no_function(&left_out, exports));
+        }
+        let mut names: BTreeMap<&str, &Function> = BTreeMap::new();
+        for function in &functions {
+            if let Some(first) = names.insert(&function.name, function) {
+                return Err(LoadError::SameToolName {
+                    name: function.name.clone(),
+                    functions: Box::new([first.full_name(), function.full_name()]),
+                });
+            }
+        }
+        Ok(Self {
+            pre,
+            functions,
+            left_out,
+        })
+    }
+
+    /// Returns the definitions of the tools, with the comments in the bytes of the component.
+    pub(crate) fn define(&self, bytes: &[u8]) -> Vec<Stored> {
+        let docs = Docs::of(bytes);
+        self.functions
+            .iter()
+            .map(|function| function.define(&docs))
+            .collect()
+    }
+
+    /// Returns the function with this tool name.
+    pub(crate) fn get(&self, tool: &str) -> Option<&Function> {
+        self.functions.iter().find(|function| function.name == tool)
+    }
+
+    pub(crate) fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+}
+
+impl Function {
+    fn full_name(&self) -> String {
+        names::full(self.interface.as_deref(), &self.function)
+    }
+
+    fn define(&self, docs: &Docs) -> Stored {
+        let interface = self.interface.as_deref();
+        let description = match docs.of_function(interface, &self.function) {
+            Some(text) => text.to_owned(),
+            None => match interface {
+                None => format!("Function `{}`. Its author left no description.", self.function),
+                Some(interface) => format!(
+                    "Function `{}` of the interface `{interface}`. Its author left no description.",
+                    self.function
+                ),
+            },
+        };
+        Stored::of_function(
+            self.name.clone(),
+            description,
+            schema::of_parameters(&self.parameters).to_string(),
+            schema::of_result(self.result.as_ref()).map(|schema| schema.to_string()),
+        )
+    }
+}
+
+/// Functions found so far.
+struct Found<'a> {
+    component: &'a Component,
+    functions: Vec<Function>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, interface: Option<&str>, function: &str, ty: &ComponentFunc) {
+        match self.convert(interface, function, ty) {
+            Ok(found) => self.functions.push(found),
+            Err(Unsupported(reason)) => self.left_out.push(LeftOut {
+                function: names::full(interface, function),
+                reason,
+            }),
+        }
+    }
+
+    fn convert(
+        &self,
+        interface: Option<&str>,
+        function: &str,
+        ty: &ComponentFunc,
+    ) -> Result<Function, Unsupported> {
+        let unsupported = |reason| Err(Unsupported(reason));
+        if function.starts_with('[') {
+            return unsupported("it belongs to a resource, which exists only within one call");
+        }
+        if ty.async_() {
+            return unsupported("it is `async`");
+        }
+        if is_initialization(interface, function, ty) {
+            return unsupported("it is called when the component is built");
+        }
+        let mut parts = MAX_TYPE_PARTS;
+        let parameters = (ty.params())
+            .map(|(name, ty)| Ok((name.to_owned(), WitType::of(&ty, &mut parts)?)))
+            .collect::<Result<_, _>>()?;
+        let result = (ty.results().next())
+            .map(|ty| WitType::of(&ty, &mut parts))
+            .transpose()?;
+        let instance = match interface {
+            None => None,
+            Some(name) => match self.component.get_export_index(None, name) {
+                None => return unsupported("its interface cannot be called"),
+                instance => instance,
+            },
+        };
+        let Some(index) = self.component.get_export_index(instance.as_ref(), function) else {
+            return unsupported("it cannot be called");
+        };
+        Ok(Function {
+            name: names::tool(interface, function),
+            interface: interface.map(str::to_owned),
+            function: function.to_owned(),
+            index,
+            parameters,
+            result,
+        })
+    }
+}
+
+/// Returns `true` for a function that `componentize-qjs` or `componentize-py` calls to build the component, and leaves in
+/// it.
+fn is_initialization(interface: Option<&str>, function: &str, ty: &ComponentFunc) -> bool {
+    let has = |wanted: &str| ty.params().any(|(name, _)| name == wanted);
+    function == "init"
+        && match interface {
+            None => has("script") && has("entry-path"),
+            Some(interface) => interface == "exports" && has("app-name"),
+        }
+}
+
+fn no_function(left_out: &[LeftOut], exports: &[String]) -> LoadError {
+    match left_out {
+        [] => LoadError::NotATool {
+            is_hook: false,
+            exports: exports
+                .iter()
+                .map(|name| name.escape_debug().to_string())
+                .collect(),
+        },
+        _ => LoadError::NoFunction {
+            left_out: left_out.to_vec(),
+        },
+    }
+}

@@ -1,0 +1,151 @@
+//! JSON Schemas (2020-12) of parameters and results.
+//!
+//! | type | JSON |
+//! |---|---|
+//! | `u8` to `u32`, `s8` to `s32` | a number within the bounds of the type |
+//! | `u64`, `s64` | a number, or its decimal digits as a string |
+//! | `f32`, `f64` | a number, or `"NaN"`, `"Infinity"`, `"-Infinity"` |
+//! | `char` | a string of one character |
+//! | `list<u8>` | a string in base64 |
+//! | `list` | an array |
+//! | `tuple` | an array of that length |
+//! | `record` | an object |
+//! | `option` | `null` or the value; in a record and as a parameter it can be left out. The value of an option in an option is an array of one element |
+//! | `enum` | one of its names |
+//! | `flags` | an array of names, each once |
+//! | `variant` | an object with `tag`, and `value` if the case has one |
+//! | `result` in another type | as a variant with the cases `ok` and `err` |
+
+use serde_json::{Map, Value, json};
+
+use crate::typed::wit_type::WitType;
+
+/// Largest integer that every JSON parser keeps exactly: 2^53 - 1 (RFC 8259, section 6).
+pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+
+/// Name of the only member of a result that is no object itself.
+pub(crate) const RESULT: &str = "result";
+
+/// Returns the schema of the arguments of a function.
+pub(crate) fn of_parameters(parameters: &[(String, WitType)]) -> Value {
+    of_fields(parameters)
+}
+
+/// Returns the schema of the structured result of a function; `None` if it returns nothing.
+pub(crate) fn of_result(result: Option<&WitType>) -> Option<Value> {
+    let value = match result? {
+        WitType::Result(ok, _) => ok.as_deref()?,
+        other => other,
+    };
+    Some(match value {
+        WitType::Record(_) => of(value),
+        other => json!({
+            "type": "object",
+            "properties": { RESULT: of(other) },
+            "required": [RESULT],
+            "additionalProperties": false,
+        }),
+    })
+}
+
+/// Returns the schema of a type.
+pub(crate) fn of(ty: &WitType) -> Value {
+    match ty {
+        WitType::Bool => json!({ "type": "boolean" }),
+        WitType::S8 => integer(i8::MIN.into(), i8::MAX.into()),
+        WitType::S16 => integer(i16::MIN.into(), i16::MAX.into()),
+        WitType::S32 => integer(i32::MIN.into(), i32::MAX.into()),
+        WitType::U8 => integer(0, u8::MAX.into()),
+        WitType::U16 => integer(0, u16::MAX.into()),
+        WitType::U32 => integer(0, u32::MAX.into()),
+        // The bounds hold for numbers, the pattern for strings.
+        WitType::S64 => json!({
+            "type": ["integer", "string"], "minimum": i64::MIN, "maximum": i64::MAX, "pattern": "^-?[0-9]{1,19}$",
+        }),
+        WitType::U64 => json!({
+            "type": ["integer", "string"], "minimum": 0, "maximum": u64::MAX, "pattern": "^[0-9]{1,20}$",
+        }),
+        WitType::F32 | WitType::F64 => json!({
+            "anyOf": [{ "type": "number" }, { "enum": ["NaN", "Infinity", "-Infinity"] }],
+        }),
+        WitType::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
+        WitType::String => json!({ "type": "string" }),
+        WitType::Bytes => json!({
+            "type": "string", "contentEncoding": "base64", "contentMediaType": "application/octet-stream",
+        }),
+        WitType::List(item) => json!({ "type": "array", "items": of(item) }),
+        WitType::Record(fields) => of_fields(fields),
+        WitType::Tuple(types) => of_tuple(types.iter()),
+        WitType::Variant(cases) => json!({
+            "oneOf": cases.iter().map(|(name, ty)| case(name, ty.as_ref())).collect::<Vec<_>>(),
+        }),
+        WitType::Enum(names) => json!({ "type": "string", "enum": names }),
+        WitType::Flags(names) => json!({
+            "type": "array", "items": { "type": "string", "enum": names }, "uniqueItems": true,
+        }),
+        WitType::Option(ty) if ty.has_null() => nullable(of_tuple(std::iter::once(&**ty))),
+        WitType::Option(ty) => nullable(of(ty)),
+        WitType::Result(ok, err) => json!({
+            "oneOf": [case("ok", ok.as_deref()), case("err", err.as_deref())],
+        }),
+    }
+}
+
+fn integer(minimum: i64, maximum: i64) -> Value {
+    json!({ "type": "integer", "minimum": minimum, "maximum": maximum })
+}
+
+fn of_fields(fields: &[(String, WitType)]) -> Value {
+    let properties: Map<String, Value> = fields.iter().map(|(name, ty)| (name.clone(), of(ty))).collect();
+    let required: Vec<&str> = (fields.iter())
+        .filter(|(_, ty)| !matches!(ty, WitType::Option(_)))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn of_tuple<'a>(types: impl ExactSizeIterator<Item = &'a WitType>) -> Value {
+    let count = types.len();
+    json!({
+        "type": "array",
+        "prefixItems": types.map(of).collect::<Vec<_>>(),
+        "items": false,
+        "minItems": count,
+        "maxItems": count,
+    })
+}
+
+fn case(name: &str, ty: Option<&WitType>) -> Value {
+    let mut properties = json!({ "tag": { "const": name } });
+    let mut required = vec!["tag"];
+    if let Some(ty) = ty {
+        properties["value"] = of(ty);
+        if !matches!(ty, WitType::Option(_)) {
+            required.push("value");
+        }
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// Returns a schema that accepts `null` as well.
+fn nullable(mut schema: Value) -> Value {
+    match (schema.get("type").cloned(), schema.get("enum").is_some()) {
+        (Some(Value::String(name)), false) => schema["type"] = json!([name, "null"]),
+        (Some(Value::Array(mut names)), false) => {
+            names.push("null".into());
+            schema["type"] = names.into();
+        }
+        _ => return json!({ "anyOf": [schema, { "type": "null" }] }),
+    }
+    schema
+}

@@ -1,0 +1,206 @@
+//! Limits of the memory that results take in the host.
+
+use serde_json::json;
+use toolcell_core::{Limit, Limits, Policy, Schema, ToolError};
+
+use super::{ECHO, WitType, call, echo, list, load, sandbox};
+use crate::typed::schema;
+use crate::typed::wit_type::MAX_TYPE_DEPTH;
+
+fn limited(limits: Limits) -> Policy {
+    Policy {
+        limits,
+        ..Policy::default()
+    }
+}
+
+/// A component with the function `many`, which returns a list of `count` elements of a type, all of the same bytes.
+fn many(definitions: &str, ty: &str, size: u32, byte: u8) -> String {
+    format!(
+        r#"(component {ECHO} {definitions}
+(core module $n
+  (import "m" "memory" (memory 2))
+  (func (export "many") (param $count i32) (result i32)
+    (drop (memory.grow (i32.const 100)))
+    (memory.fill (i32.const 65536) (i32.const {byte}) (i32.mul (local.get $count) (i32.const {size})))
+    (i32.store (i32.const 32) (i32.const 65536))
+    (i32.store (i32.const 36) (local.get $count))
+    (i32.const 32)))
+(core instance $j (instantiate $n (with "m" (instance $i))))
+(type $list (list {ty}))
+(func $many (param "count" u32) (result $list) (canon lift (core func $j "many") (memory $i "memory")))
+(export "many" (func $many)))"#
+    )
+}
+
+async fn call_many(text: &str, count: u32, policy: Policy) -> Result<(), ToolError> {
+    let component = load(&sandbox(), text).await.unwrap();
+    let result = call(&component, policy, "many", json!({ "count": count })).await;
+    result.into_result().map(drop)
+}
+
+#[tokio::test]
+async fn values_of_a_result_are_limited_before_they_are_made() {
+    // The output limit and what may pass in addition, at 40 bytes for each value.
+    let limits = Limits {
+        output: 1 << 20,
+        ..Limits::default()
+    };
+    let fits = (2 << 20) / 40;
+    let text = many("", "u32", 4, 0);
+    assert_eq!(call_many(&text, fits, limited(limits.clone())).await, Ok(()));
+    let limit = Limit::Output(1 << 20);
+    let beyond = call_many(&text, fits + 1, limited(limits)).await;
+    assert_eq!(beyond, Err(ToolError::Limit { limit }));
+}
+
+#[tokio::test]
+async fn json_of_a_result_is_limited_by_the_output_limit() {
+    let limits = |output| Limits {
+        output,
+        ..Limits::default()
+    };
+    // [1,1,1]
+    let value = json!([1, 1, 1]);
+    let exact = echo(&WitType::U16, limited(limits(7)), value.clone()).await;
+    assert_eq!(exact, Ok(value.clone()));
+    let limit = Limit::Output(6);
+    let beyond = echo(&WitType::U16, limited(limits(6)), value).await;
+    assert_eq!(beyond, Err(ToolError::Limit { limit }));
+}
+
+#[tokio::test]
+async fn flags_of_a_result_count_with_their_names() {
+    let names: Vec<String> = ('a'..='z').map(String::from).collect();
+    let weight = list(WitType::Flags(names.clone())).uncounted();
+    assert_eq!(weight, (40 + 26 * 56_u64).div_ceil(40 + 26));
+    // Without a list there is only one of them.
+    assert_eq!(WitType::Flags(names.clone()).uncounted(), 1);
+    let quoted: String = names.iter().map(|name| format!(" \"{name}\"")).collect();
+    let definitions = format!("(type $d (flags{quoted})) (export $t \"t\" (type $d))");
+    let text = many(&definitions, "$t", 4, 0xff);
+    // A value with 26 names of one letter counts 66 bytes, and 256 KiB may always pass.
+    assert!((5 << 20) / weight < 256 << 10);
+    let fits = (256 << 10) / 66;
+    assert_eq!(call_many(&text, fits, Policy::default()).await, Ok(()));
+    let beyond = call_many(&text, fits + 1, Policy::default()).await;
+    assert!(matches!(beyond, Err(ToolError::Limit { .. })), "{beyond:?}");
+}
+
+#[tokio::test]
+async fn list_of_bytes_uses_memory_that_the_call_has_left() {
+    // A quarter of 256 MiB at 40 bytes for each byte, less what the guest has.
+    let text = many("", "u8", 1, 7);
+    assert_eq!(call_many(&text, 1 << 20, Policy::default()).await, Ok(()));
+    let beyond = call_many(&text, 2 << 20, Policy::default()).await;
+    assert!(matches!(beyond, Err(ToolError::Limit { .. })), "{beyond:?}");
+    // With less memory there is as much as for every result.
+    let small = Limits {
+        memory: 80 << 20,
+        ..Limits::default()
+    };
+    assert_eq!(call_many(&text, 100_000, limited(small.clone())).await, Ok(()));
+    let beyond = call_many(&text, 1 << 20, limited(small)).await;
+    assert!(matches!(beyond, Err(ToolError::Limit { .. })), "{beyond:?}");
+}
+
+#[tokio::test]
+async fn values_of_arguments_are_memory_of_the_call() {
+    let arguments = json!(vec![0_u8; 100_000]);
+    let of = async |memory| {
+        let limits = Limits {
+            memory,
+            ..Limits::default()
+        };
+        echo(&WitType::U16, limited(limits), arguments.clone()).await
+    };
+    assert!(of(32 << 20).await.is_ok());
+    // 100,000 values of 40 bytes do not fit beside the memory of the guest.
+    let limit = Limit::Memory(3 << 20);
+    assert_eq!(of(3 << 20).await, Err(ToolError::Limit { limit }));
+}
+
+/// Returns the type of the parameter of a function.
+fn parameter(definitions: &str, ty: &str) -> wasmtime::component::Type {
+    let text = format!(
+        r#"(component {definitions}
+(core module $m (memory (export "memory") 1)
+  (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0))
+  (func (export "f") (param i32)) (func (export "g") (param i32 i32)))
+(core instance $i (instantiate $m))
+(func $f (param "v" {ty})
+  (canon lift (core func $i "{}") (memory $i "memory") (realloc (func $i "realloc"))))
+(export "f" (func $f)))"#,
+        if ty.starts_with("(list") { "g" } else { "f" }
+    );
+    let engine = crate::engine::compiler(false).unwrap();
+    let bytes = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let component = wasmtime::component::Component::new(&engine, bytes).unwrap();
+    let ty = component.component_type();
+    let (_, item) = ty.exports(&engine).last().unwrap();
+    let wasmtime::component::types::ComponentItem::ComponentFunc(function) = item.ty else {
+        panic!("it exports a function last");
+    };
+    function.params().next().unwrap().1
+}
+
+#[test]
+fn depth_and_number_of_parts_of_types_are_limited() {
+    let nested = |levels: usize| format!("{}bool{}", "(list ".repeat(levels - 1), ")".repeat(levels - 1));
+    let of = |ty: &str, mut parts: usize| WitType::of(&parameter("", ty), &mut parts);
+    assert!(of(&nested(MAX_TYPE_DEPTH), 100).is_ok());
+    let refused = of(&nested(MAX_TYPE_DEPTH + 1), 100).unwrap_err();
+    assert_eq!(refused.0, "its types are nested in more than 14 levels");
+    // The list, the tuple and two elements.
+    assert!(of("(list (tuple bool bool))", 4).is_ok());
+    let refused = of("(list (tuple bool bool))", 3).unwrap_err();
+    assert_eq!(refused.0, "its types have more than 4000 parts");
+    let definitions = "(type $d (enum \"a\" \"b\")) (export $t \"t\" (type $d))";
+    for (parts, is_ok) in [(3, true), (2, false)] {
+        let mut left = parts;
+        assert_eq!(
+            WitType::of(&parameter(definitions, "$t"), &mut left).is_ok(),
+            is_ok
+        );
+    }
+}
+
+#[tokio::test]
+async fn type_that_contains_itself_twice_is_left_out() {
+    let doubled: String = (1..13)
+        .map(|n| format!("(type $t{n} (tuple $t{0} $t{0}))", n - 1))
+        .collect();
+    let text = format!(
+        r#"(component {ECHO} (type $t0 bool) {doubled}
+(core module $n (func (export "f") (param i32)))
+(core instance $j (instantiate $n))
+(func $f (param "v" $t12) (canon lift (core func $j "f") (memory $i "memory") (realloc (func $i "realloc"))))
+(export "f" (func $f)))"#
+    );
+    let refused = load(&sandbox(), &text).await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with("`f`: its types have more than 4000 parts"),
+        "{refused}"
+    );
+}
+
+/// The deepest schema of the deepest type is accepted.
+#[test]
+fn schema_of_the_deepest_types_is_accepted() {
+    let wrap: [fn(WitType) -> WitType; 4] = [
+        |ty| WitType::Variant(vec![("c".into(), Some(ty))]),
+        |ty| WitType::Option(Box::new(ty)),
+        |ty| WitType::Tuple(vec![ty]),
+        |ty| WitType::Record(vec![("a".into(), ty)]),
+    ];
+    for wrap in wrap {
+        let deepest = (1..MAX_TYPE_DEPTH).fold(WitType::Bool, |ty, _| wrap(ty));
+        let parameters = schema::of_parameters(&[("v".into(), deepest.clone())]);
+        assert!(
+            Schema::for_arguments(&parameters.to_string()).is_ok(),
+            "{deepest:?}"
+        );
+        let result = schema::of_result(Some(&deepest)).unwrap();
+        assert!(Schema::parse(&result.to_string()).is_ok(), "{deepest:?}");
+    }
+}

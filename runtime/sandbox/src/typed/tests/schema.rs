@@ -1,0 +1,127 @@
+use serde_json::json;
+
+use super::{WitType, field, list, named, option};
+use crate::typed::schema;
+
+#[test]
+fn schema_states_the_bounds_of_each_type() {
+    let number = json!({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]});
+    for (ty, expected) in [
+        (WitType::Bool, json!({"type": "boolean"})),
+        (
+            WitType::U8,
+            json!({"type": "integer", "minimum": 0, "maximum": 255}),
+        ),
+        (
+            WitType::S8,
+            json!({"type": "integer", "minimum": -128, "maximum": 127}),
+        ),
+        (
+            WitType::U16,
+            json!({"type": "integer", "minimum": 0, "maximum": 65_535}),
+        ),
+        (
+            WitType::S16,
+            json!({"type": "integer", "minimum": -32_768, "maximum": 32_767}),
+        ),
+        (
+            WitType::U32,
+            json!({"type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32}),
+        ),
+        (
+            WitType::S32,
+            json!({"type": "integer", "minimum": -2_147_483_648_i64, "maximum": 2_147_483_647}),
+        ),
+        (WitType::F32, number.clone()),
+        (WitType::F64, number.clone()),
+        (
+            WitType::Char,
+            json!({"type": "string", "minLength": 1, "maxLength": 1}),
+        ),
+        (
+            WitType::Bytes,
+            json!({"type": "string", "contentEncoding": "base64", "contentMediaType": "application/octet-stream"}),
+        ),
+        (
+            list(WitType::String),
+            json!({"type": "array", "items": {"type": "string"}}),
+        ),
+        (
+            WitType::Tuple(vec![WitType::Bool, WitType::String]),
+            json!({
+                "type": "array", "prefixItems": [{"type": "boolean"}, {"type": "string"}],
+                "items": false, "minItems": 2, "maxItems": 2,
+            }),
+        ),
+        (
+            WitType::Enum(named(&["a", "b"])),
+            json!({"type": "string", "enum": ["a", "b"]}),
+        ),
+        (
+            WitType::Flags(named(&["a", "b"])),
+            json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "uniqueItems": true}),
+        ),
+        (option(WitType::Bool), json!({"type": ["boolean", "null"]})),
+        (
+            option(WitType::U64),
+            json!({
+                "type": ["integer", "string", "null"], "minimum": 0, "maximum": u64::MAX, "pattern": "^[0-9]{1,20}$",
+            }),
+        ),
+        (option(WitType::F64), json!({"anyOf": [number, {"type": "null"}]})),
+        (
+            option(WitType::Enum(named(&["a"]))),
+            json!({"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}),
+        ),
+        (
+            option(option(WitType::Bool)),
+            json!({
+                "type": ["array", "null"], "prefixItems": [{"type": ["boolean", "null"]}],
+                "items": false, "minItems": 1, "maxItems": 1,
+            }),
+        ),
+        (
+            WitType::Variant(vec![("off".into(), None), ("on".into(), Some(WitType::Bool))]),
+            json!({"oneOf": [
+                {
+                    "type": "object", "properties": {"tag": {"const": "off"}},
+                    "required": ["tag"], "additionalProperties": false,
+                },
+                {
+                    "type": "object", "properties": {"tag": {"const": "on"}, "value": {"type": "boolean"}},
+                    "required": ["tag", "value"], "additionalProperties": false,
+                },
+            ]}),
+        ),
+    ] {
+        assert_eq!(schema::of(&ty), expected, "{ty:?}");
+    }
+}
+
+#[test]
+fn options_of_records_and_parameters_can_be_left_out() {
+    let fields = [field("a", WitType::Bool), field("b", option(WitType::Bool))];
+    let schema = schema::of_parameters(&fields);
+    assert_eq!(schema["required"], json!(["a"]));
+    assert_eq!(schema, schema::of(&WitType::Record(fields.to_vec())));
+}
+
+#[test]
+fn result_is_described_as_an_object() {
+    let record = WitType::Record(vec![field("n", WitType::Bool)]);
+    let result = |ok: Option<WitType>| WitType::Result(ok.map(Box::new), Some(Box::new(WitType::String)));
+    let of = |ty: &WitType| schema::of_result(Some(ty));
+    assert_eq!(schema::of_result(None), None);
+    assert_eq!(of(&result(None)), None);
+    assert_eq!(of(&record), Some(schema::of(&record)));
+    assert_eq!(of(&result(Some(record.clone()))), Some(schema::of(&record)));
+    let wrapped = of(&list(WitType::Bool)).unwrap();
+    assert_eq!(wrapped["properties"]["result"], schema::of(&list(WitType::Bool)));
+    assert_eq!(wrapped["required"], json!(["result"]));
+    // An object that is no record.
+    let variant = WitType::Variant(vec![("a".into(), None)]);
+    assert_eq!(
+        of(&variant).unwrap()["properties"]["result"],
+        schema::of(&variant)
+    );
+}

@@ -1,0 +1,3 @@
+//! Components that were not written for Toolcell.
+
+mod functions;
