@@ -8,7 +8,7 @@ use crate::support::cli_user::{Seen, User};
 
 /// A server of version 2025-06-18 as a shell script: it answers each call by `$1`, with the name of the tool in `$tool`
 /// and the identifier in `$id`.
-const SERVER: &str = r#"
+pub(crate) const SERVER: &str = r#"
 say() { printf '%s\n' "$1"; }
 text() { say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}}"; }
 tool() { printf '{"name":"%s","description":"%s","inputSchema":{"type":"object"}}' "$1" "${description:-For tests.}"; }
@@ -35,7 +35,7 @@ fn user() -> User {
 }
 
 /// The table of a server that handles calls so; `more` are further keys.
-fn server(user: &User, name: &str, calls: &str, more: &str) -> String {
+pub(crate) fn server(user: &User, name: &str, calls: &str, more: &str) -> String {
     let script = user.work().join("server.sh");
     format!(
         "[mcp.{name}]\ncommand = \"/bin/sh\"\nargs = [{}, {}]\n{more}\n",
@@ -44,10 +44,10 @@ fn server(user: &User, name: &str, calls: &str, more: &str) -> String {
     )
 }
 
-const NO_FLOW: &str = "[approval]\nflow = \"off\"\n";
+pub(crate) const NO_FLOW: &str = "[approval]\nflow = \"off\"\n";
 
 /// Writes the script of a model that makes these calls in one step.
-fn calls(user: &User, tools: &[&str]) {
+pub(crate) fn calls(user: &User, tools: &[&str]) {
     let calls: Vec<Value> = tools
         .iter()
         .map(|tool| json!({ "name": tool, "arguments": {} }))
@@ -64,7 +64,7 @@ fn finished(seen: &Seen) -> Vec<(String, Value)> {
         .collect()
 }
 
-fn result(seen: &Seen, tool: &str) -> Value {
+pub(crate) fn result(seen: &Seen, tool: &str) -> Value {
     let mut ends = finished(seen).into_iter();
     ends.find(|(name, _)| name == tool)
         .unwrap_or_else(|| panic!("{seen:?}"))

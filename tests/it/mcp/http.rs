@@ -12,14 +12,14 @@ use crate::probe::Probe;
 use crate::support::cli_user::User;
 
 /// Server at an address of this machine.
-struct Host {
+pub(super) struct Host {
     child: Child,
-    address: String,
+    pub(super) address: String,
     stderr: BufReader<ChildStderr>,
 }
 
 impl Host {
-    fn start(user: &User, flags: &[&str]) -> Self {
+    pub(super) fn start(user: &User, flags: &[&str]) -> Self {
         let mut child = user
             .command(&["mcp", "serve", "--http", "127.0.0.1:0"])
             .args(flags)
@@ -75,7 +75,7 @@ impl Host {
     }
 
     /// Stops the server as a service manager does, and returns what it told the user.
-    fn stop(self) -> String {
+    pub(super) fn stop(self) -> String {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert_eq!(end_of(self.child), Some(0));

@@ -1,7 +1,9 @@
 //! `toolcell mcp serve`: each version of the protocol, grants, rules, cancellation, and what is refused.
 
+mod configured;
 mod http;
 mod install;
+mod over_http;
 mod shipped;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};

@@ -44,7 +44,11 @@ fn smallest_limit_of_the_page_is_accepted() {
         check(smallest).ended(0);
         if smallest != "0" {
             let refused = check("0").ended(3);
-            assert!(refused.stderr.contains("must be more than 0"), "{}", refused.stderr);
+            assert!(
+                refused.stderr.contains("must be more than 0"),
+                "{}",
+                refused.stderr
+            );
         }
     }
 }

@@ -21,7 +21,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["toolcell-core", "toolcell-fs", "toolcell-tls"],
     ),
     ("toolcell-store", &["toolcell-core", "toolcell-fs"]),
-    ("toolcell-mcp", &["toolcell-core"]),
+    ("toolcell-mcp", &["toolcell-core", "toolcell-tls"]),
     (
         "toolcell",
         &[

@@ -83,7 +83,7 @@ enum Command {
     /// List, show, export and clear the buckets in which tools keep values.
     #[command(subcommand)]
     Bucket(bucket::Bucket),
-    /// Serve tools to clients of the Model Context Protocol.
+    /// Serve tools to clients of the Model Context Protocol, and use servers of others.
     #[command(subcommand)]
     Mcp(mcp::Mcp),
     /// Store and delete values in the system keyring.

@@ -10,10 +10,11 @@ use crate::components::data_flow::{self, Reason};
 use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::components::selection;
 use crate::config::file::FlowRule;
-use crate::config::{self, Overrides, Settings, ToolSettings};
+use crate::config::{self, McpSettings, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
+use crate::mcp::servers;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::json::print_line;
@@ -66,6 +67,8 @@ struct Row {
     flow: DataFlow,
     /// Denials that apply to it, as written.
     denied: Vec<String>,
+    /// True for an MCP server, which no grant, denial or limit applies to.
+    is_server: bool,
 }
 
 /// Returns the denials of a component, without duplicates.
@@ -103,9 +106,15 @@ impl Explain {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
-        let loaded = selection::load(&loader, &self.tools, console).await?;
+        let (components, servers) = servers::select(&self.tools, &settings);
+        let loaded = match (self.tools.is_empty(), components.is_empty()) {
+            // Only servers are named.
+            (false, true) => Vec::new(),
+            _ => selection::load(&loader, &components, console).await?,
+        };
         let hooks = loader.hooks().await?;
-        let rows: Vec<Row> = loaded.iter().map(row).chain(hooks.iter().map(hook_row)).collect();
+        let rows = loaded.iter().map(row).chain(hooks.iter().map(hook_row));
+        let rows: Vec<Row> = rows.chain(servers.iter().map(server_row)).collect();
         let paths = combinations(&rows);
         if self.json {
             let object = json!({
@@ -135,6 +144,7 @@ fn row(loaded: &Loaded) -> Row {
         flow: data_flow::total(&reasons),
         reasons,
         secrets: secrets(&loaded.settings),
+        is_server: false,
     }
 }
 
@@ -151,6 +161,22 @@ fn hook_row(hook: &LoadedHook) -> Row {
         flow: data_flow::total(&reasons),
         reasons,
         secrets: secrets(&hook.settings.component),
+        is_server: false,
+    }
+}
+
+/// The tools of a server have the labels of its configuration.
+fn server_row(server: &McpSettings) -> Row {
+    Row {
+        name: text!("MCP server {}", Name(&server.name)),
+        denied: Vec::new(),
+        flow: server.flow,
+        reasons: Vec::new(),
+        secrets: server
+            .secrets()
+            .map(|name| format!("`{name}`, which it gets itself"))
+            .collect(),
+        is_server: true,
     }
 }
 
@@ -197,7 +223,7 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<Text>], settings: &Settings
         .unwrap_or(0);
     for row in rows {
         out.cell(NAME, row.name.clone(), width)?;
-        if row.flow == DataFlow::default() {
+        if row.flow == DataFlow::default() && !row.is_server {
             out.styled(FAINT, "  has no access outside its cell")?;
             out.end_line()?;
             continue;
@@ -214,12 +240,20 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<Text>], settings: &Settings
                 "can send data to its services only",
             ),
         ];
-        let words = words
+        let mut words: Vec<Text> = words
             .into_iter()
-            .filter_map(|(on, word)| on.then_some(Text::from(word)));
+            .filter_map(|(on, word)| on.then_some(Text::from(word)))
+            .collect();
+        if words.is_empty() {
+            words.push("has no effect on the flow of data, as its table says".into());
+        }
         out.text("  ")?;
         out.styled(STRONG, Text::join(words, ", "))?;
         out.end_line()?;
+        if row.is_server {
+            out.cell(Style::new(), "", width)?;
+            out.line("    not in a cell: no grant, denial or limit applies to it (`data_flow` of its table says what it does)")?;
+        }
         for reason in &row.reasons {
             out.cell(Style::new(), "", width)?;
             out.line(text!("    by {}", Shown(&reason.grant)))?;
@@ -281,6 +315,7 @@ mod tests {
             reasons: Vec::new(),
             denied: Vec::new(),
             secrets: Vec::new(),
+            is_server: false,
             flow: DataFlow {
                 reads_private,
                 untrusted_content,

@@ -15,7 +15,7 @@ const MAX_LINES: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockedServer {
-    /// Its command line.
+    /// Its command line or address.
     command: String,
     /// Its tools by their names here.
     tools: BTreeMap<String, LockedDefinition>,
@@ -50,11 +50,16 @@ impl LockedServer {
     pub(crate) fn of(running: &Running) -> Self {
         let tools = running.tools.iter().map(|tool| tool.spec());
         Self {
-            command: running.settings.command_line(),
+            command: running.settings.address(),
             tools: tools
                 .map(|spec| (spec.name.to_string(), LockedDefinition::of(spec)))
                 .collect(),
         }
+    }
+
+    /// Names of its tools here.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = (&str, &LockedDefinition)> {
+        self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
     }
 
     /// Returns the differences of `now` from this lock. A tool that is gone is none: fewer tools need no approval.
@@ -63,7 +68,7 @@ impl LockedServer {
         if self.command != now.command {
             found.push(Difference {
                 tool: None,
-                what: "its command changed".into(),
+                what: "its command or address changed".into(),
                 lines: vec![format!("- {}", self.command), format!("+ {}", now.command)],
             });
         }
@@ -106,6 +111,11 @@ impl LockedServer {
 }
 
 impl LockedDefinition {
+    /// Description of the tool.
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
     fn of(spec: &ToolSpec) -> Self {
         Self {
             title: spec.title.clone(),
@@ -176,7 +186,10 @@ mod tests {
         assert_eq!(
             found,
             [
-                (line("its command changed"), vec![line("- x"), line("+ y")]),
+                (
+                    line("its command or address changed"),
+                    vec![line("- x"), line("+ y")]
+                ),
                 (
                     line("its description changed"),
                     vec![

@@ -13,23 +13,26 @@ use toolcell_core::event::DataFlow;
 use toolcell_core::suggest::nearest;
 use toolcell_core::{Secrets, Tool};
 use toolcell_mcp::Identity;
-use toolcell_mcp::client::{Launch, McpServer, Options, StartError};
+use toolcell_mcp::client::{Launch, LeftOut, McpServer, Options, Remote, ServerError, StartError};
 use toolcell_sandbox::Digest;
 
 use crate::approval::terminal::Known;
 use crate::components::keyring::Keyring;
 use crate::components::loader::Loaded;
 use crate::components::{lock, secrets, tool_lint};
-use crate::config::mcp::EnvValue;
+use crate::config::mcp::{EnvValue, Process, Transport};
 use crate::config::{McpSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::lock::{Difference, LockedServer};
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, ShownUrl, Text, text};
 
 /// Variables that every server gets: without them most programs do not find their parts.
 const INHERITED: [&str; 2] = ["PATH", "HOME"];
+
+/// Headers for a token, as they are written in the configuration.
+const BEARER: &str = "{ Authorization = { secret = \"NAME\", template = \"Bearer {}\" } }";
 
 /// Maximum length of the output of a failed server that is shown, in characters.
 const MAX_OUTPUT: usize = 1_000;
@@ -101,7 +104,7 @@ impl Servers {
             match started {
                 Ok(server) => servers.push(Running::new(settings, server)),
                 Err(failure) if settings.required => {
-                    return Err(failure.why(text!("it is required\n{}", settings.command.origin.point_at())));
+                    return Err(failure.why(text!("it is required\n{}", settings.origin.point_at())));
                 }
                 Err(failure) => console.note(text!("warning: {}", failure.to_string())),
             }
@@ -234,13 +237,23 @@ impl Servers {
 }
 
 impl Running {
-    fn new(settings: McpSettings, server: Arc<McpServer>) -> Self {
+    pub(crate) fn new(settings: McpSettings, server: Arc<McpServer>) -> Self {
         Self {
             settings,
             tools: server.tools(),
             server,
             findings: Vec::new(),
         }
+    }
+
+    /// Tools that are not offered because something is wrong with them.
+    pub(crate) fn left_out(&self) -> &[LeftOut] {
+        self.server.left_out()
+    }
+
+    /// Ends the server.
+    pub(crate) async fn stop(&self) {
+        self.server.stop().await;
     }
 
     /// Data-flow labels of its tools, combined with those of the hooks.
@@ -254,45 +267,52 @@ impl Running {
     fn known(&self, tool: &dyn Tool) -> Known {
         let settings = &self.settings;
         let digest = |value: serde_json::Value| Digest::of(value.to_string().as_bytes());
-        let env: Vec<&String> = settings.env.keys().collect();
+        let (what, access, reach) = match &settings.transport {
+            Transport::Process(process) => {
+                let env: Vec<&String> = process.env.keys().collect();
+                (
+                    json!([process.command, process.arguments, tool.spec()]),
+                    json!([process.directory, env, settings.flow]),
+                    text!(
+                        "do anything that you can: it is an MCP server outside of every cell, the program `{}`",
+                        process.command_line()
+                    ),
+                )
+            }
+            Transport::Http { url, headers } => {
+                let headers: Vec<&String> = headers.keys().collect();
+                (
+                    json!([url, tool.spec()]),
+                    json!([headers, settings.flow]),
+                    text!(
+                        "send its arguments to {}, an MCP server outside of every cell, which can do anything with them",
+                        ShownUrl(url)
+                    ),
+                )
+            }
+        };
         Known {
-            digest: digest(json!([settings.command.value, settings.arguments, tool.spec()])).to_string(),
-            access: digest(json!([settings.directory, env, settings.flow])).hex(),
+            digest: digest(what).to_string(),
+            access: digest(access).hex(),
             component: settings.name.clone(),
-            reach: vec![text!(
-                "do anything that you can: it is an MCP server outside of every cell, the program `{}`",
-                settings.command_line()
-            )],
+            reach: vec![reach],
             findings: self.findings.clone(),
         }
     }
 }
 
-async fn start(
+/// Starts a server, or connects to it.
+///
+/// # Errors
+/// Returns an error that says what the server lacks or did, with a hint for the user.
+pub(crate) async fn start(
     server: &McpSettings,
     known: &Secrets,
     settings: &Settings,
     environment: &Environment,
 ) -> Result<Arc<McpServer>, Failure> {
-    let fail = || {
-        Failure::new(
-            Exit::Config,
-            text!("the MCP server `{}` did not start", server.name),
-        )
-    };
-    let program = server.program.clone().ok_or_else(|| {
-        fail()
-            .why(text!("there is no program `{}` in PATH", server.command.value))
-            .hint("install it, or set `command` to its path")
-    })?;
     let secrets = secrets_of(server, known, settings)
         .map_err(|failure| failure.why(text!("it is for the MCP server `{}`", server.name)))?;
-    let launch = Launch {
-        program,
-        arguments: server.arguments.iter().map(OsString::from).collect(),
-        environment: variables(server, &secrets, environment),
-        directory: server.directory.clone(),
-    };
     let options = Options {
         only: server.only.clone(),
         except: server.except.clone(),
@@ -307,16 +327,75 @@ async fn start(
         version: env!("CARGO_PKG_VERSION").into(),
         instructions: None,
     };
-    McpServer::start(launch, options, identity)
-        .await
-        .map_err(|StartError { error, output }| {
-            let failure = fail().because(error);
-            let failure = match output.as_str() {
-                "" => failure,
-                output => failure.why(text!("it wrote: {}", output).excerpt(MAX_OUTPUT)),
+    match &server.transport {
+        Transport::Process(process) => {
+            let fail = || {
+                Failure::new(
+                    Exit::Config,
+                    text!("the MCP server `{}` did not start", server.name),
+                )
             };
-            failure.hint(text!("to see it alone: {}", server.command_line()))
-        })
+            let program = process.program.clone().ok_or_else(|| {
+                fail()
+                    .why(text!("there is no program `{}` in PATH", process.command))
+                    .hint("install it, or set `command` to its path")
+            })?;
+            let launch = Launch {
+                program,
+                arguments: process.arguments.iter().map(OsString::from).collect(),
+                environment: variables(process, &secrets, environment),
+                directory: process.directory.clone(),
+            };
+            let started = McpServer::start(launch, options, identity).await;
+            started.map_err(|StartError { error, output }| {
+                let failure = fail().because(error);
+                let failure = match output.as_str() {
+                    "" => failure,
+                    output => failure.why(text!("it wrote: {}", output).excerpt(MAX_OUTPUT)),
+                };
+                failure.hint(text!("to see it alone: {}", process.command_line()))
+            })
+        }
+        Transport::Http { url, headers } => {
+            let fail = || {
+                Failure::new(
+                    Exit::Config,
+                    text!("the MCP server `{}` cannot be used", server.name),
+                )
+            };
+            let values = headers.iter().filter_map(|(name, value)| {
+                let value = value.with(|secret| secrets.get(secret).map(|value| value.expose()));
+                Some((name.clone(), value?))
+            });
+            let remote = Remote::new(url, values).map_err(|error| fail().because(error))?;
+            let connected = McpServer::over_http(remote, options, identity).await;
+            connected.map_err(|StartError { error, .. }| {
+                let hint = hint_over_http(&error, server);
+                fail().because(error).hints(hint)
+            })
+        }
+    }
+}
+
+/// Action of the user after a server over HTTP refused the client.
+fn hint_over_http(error: &ServerError, server: &McpSettings) -> Option<Text> {
+    Some(match error {
+        ServerError::Unauthorized if server.secrets().next().is_some() => text!(
+            "replace the secret by a valid one; if the server wants it after a word: headers = {}",
+            Own(BEARER)
+        ),
+        ServerError::Unauthorized => text!(
+            "store a token as a secret, and add to [mcp.{}]: headers = {}",
+            server.name,
+            Own(BEARER)
+        ),
+        ServerError::Redirected(_) => "set `url` to the address that the operator of the server gives".into(),
+        ServerError::Unreachable(_) => "check `url`, and the connection to its host".into(),
+        ServerError::Status {
+            status: 404 | 405, ..
+        } => "check the path of `url`, which often ends with /mcp".into(),
+        _ => return None,
+    })
 }
 
 /// Adds the secrets of the server that are in the keyring, and refuses one without a value.
@@ -337,7 +416,7 @@ fn secrets_of(server: &McpSettings, known: &Secrets, settings: &Settings) -> Res
 }
 
 /// The whole environment of a server.
-fn variables(server: &McpSettings, secrets: &Secrets, environment: &Environment) -> Vec<(String, OsString)> {
+fn variables(server: &Process, secrets: &Secrets, environment: &Environment) -> Vec<(String, OsString)> {
     let inherited = INHERITED
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), environment.var_os(name)?)));
@@ -352,7 +431,7 @@ fn variables(server: &McpSettings, secrets: &Secrets, environment: &Environment)
 }
 
 /// Waits for Ctrl-C or SIGTERM.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {

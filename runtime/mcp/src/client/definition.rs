@@ -11,6 +11,7 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{Schema, ToolName, ToolSpec};
 
 use super::error::{ServerError, excerpt};
+use super::resources::Kind;
 use super::server::Options;
 
 /// Maximum number of tools of one server that are offered. More would fill the context of a model before its first token.
@@ -29,6 +30,8 @@ pub struct Definition {
     pub remote: String,
     /// Its definition in our form, under its own name here.
     pub spec: Arc<ToolSpec>,
+    /// Request that it makes.
+    pub(super) kind: Kind,
 }
 
 /// A tool of a server that is not offered, against the will of the user.
@@ -40,12 +43,14 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// Reads a list of tools. A tool that cannot be offered is left out, with the reason, and the others stay.
+/// Reads a list of tools, and `more` tools for what else the server has. A tool that cannot be offered is left out, with the
+/// reason, and the others stay.
 ///
 /// # Errors
 /// Fails if more tools than [`MAX_TOOLS`] would be offered.
 pub(super) fn read(
     listed: Vec<Value>,
+    more: Vec<(Kind, Value)>,
     options: &Options,
 ) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
     let mut by_name: BTreeMap<ToolName, Definition> = BTreeMap::new();
@@ -61,7 +66,8 @@ pub(super) fn read(
         }
     };
     let mut collisions: Vec<ToolName> = Vec::new();
-    for mut tool in listed {
+    let listed = listed.into_iter().map(|tool| (Kind::Call, tool));
+    for (kind, mut tool) in listed.chain(more) {
         options.redactor.json(&mut tool);
         let Some(remote) = tool["name"].as_str().filter(|name| !name.is_empty()) else {
             leave_out("", "it has no name".into());
@@ -71,7 +77,7 @@ pub(super) fn read(
         if !options.offers(remote) {
             continue;
         }
-        let definition = match definition(&tool, remote, options) {
+        let definition = match definition(kind, &tool, remote, options) {
             Ok(definition) => definition,
             Err(reason) => {
                 leave_out(remote, reason);
@@ -80,6 +86,8 @@ pub(super) fn read(
         };
         let name = definition.spec.name.clone();
         match by_name.get(&name) {
+            // It is what the name means on the server.
+            Some(other) if kind != Kind::Call && other.kind == Kind::Call => {}
             Some(other) => {
                 let reason = format!("`{}` has the name `{name}`, too", excerpt(&other.remote));
                 leave_out(remote, reason);
@@ -103,7 +111,7 @@ pub(super) fn read(
     Ok((by_name.into_values().collect(), left_out))
 }
 
-fn definition(tool: &Value, remote: &str, options: &Options) -> Result<Definition, String> {
+fn definition(kind: Kind, tool: &Value, remote: &str, options: &Options) -> Result<Definition, String> {
     let text = |key: &str, limit: usize| match &tool[key] {
         Value::Null => Ok(None),
         Value::String(text) if text.len() <= limit => Ok(Some(text.clone())),
@@ -136,6 +144,7 @@ fn definition(tool: &Value, remote: &str, options: &Options) -> Result<Definitio
             .map(str::to_owned),
     };
     Ok(Definition {
+        kind,
         remote: remote.to_owned(),
         spec: Arc::new(ToolSpec {
             name: local_name(&options.name, remote)?,
@@ -181,6 +190,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::resources;
+
+    /// Reads the list of a server that has tools only.
+    fn read(listed: Vec<Value>, options: &Options) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
+        super::read(listed, Vec::new(), options)
+    }
 
     fn options() -> Options {
         Options::new("srv")
@@ -340,5 +355,32 @@ mod tests {
             open_world: false,
         };
         assert_eq!((hints(false), hints(true)), (untrusted, trusted));
+    }
+
+    #[test]
+    fn tools_for_resources_give_way_to_those_of_the_server() {
+        let capabilities = json!({"tools": {}, "resources": {}, "prompts": {}});
+        let listed = vec![tool("read_resource")];
+        let mut options = options();
+        let (all, left_out) = super::read(listed.clone(), resources::tools(&capabilities), &options).unwrap();
+        assert_eq!(
+            names(&all),
+            [
+                "srv_get_prompt",
+                "srv_list_prompts",
+                "srv_list_resources",
+                "srv_read_resource"
+            ]
+        );
+        assert_eq!(
+            (all[3].kind, &*all[3].spec.description),
+            (Kind::Call, "For tests.")
+        );
+        assert_eq!((all[2].kind, left_out), (Kind::ListResources, vec![]));
+        options.only = Some(vec!["list_resources".into()]);
+        let (chosen, left_out) = super::read(listed, resources::tools(&capabilities), &options).unwrap();
+        assert_eq!((names(&chosen), left_out), (vec!["srv_list_resources"], vec![]));
+        assert_eq!(resources::tools(&json!({"tools": {}})), []);
+        assert_eq!(resources::tools(&Value::Null), []);
     }
 }

@@ -60,9 +60,32 @@ pub enum ServerError {
     /// The server sent too much that nobody asked for.
     #[error(
         "the server sent more than {} messages without being asked",
-        super::link::MAX_UNASKED
+        super::pending::MAX_UNASKED
     )]
     Flood,
+    /// No connection to the server over HTTP, so that nothing was sent.
+    #[error("the server could not be reached: {0}")]
+    Unreachable(String),
+    /// The connection ended before the answer.
+    #[error("the connection ended before the answer")]
+    Cut,
+    /// The server over HTTP refused a request with this status.
+    #[error("`{method}` was answered with the status {status}")]
+    Status {
+        /// Method of the request.
+        method: String,
+        /// Status of HTTP.
+        status: u16,
+    },
+    /// The server over HTTP sent the client to another address.
+    #[error("the server answered with the status {0}, a redirect, which is not followed")]
+    Redirected(u16),
+    /// The server over HTTP wants credentials, or other ones.
+    #[error("the server refused the request without a valid authorization (status 401)")]
+    Unauthorized,
+    /// The server over HTTP does not know its session any more.
+    #[error("the server ended the session")]
+    SessionLost,
 }
 
 fn versions() -> String {
@@ -79,6 +102,18 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 impl ServerError {
+    /// True if another version of the protocol would change nothing.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::Ended { .. }
+                | Self::Flood
+                | Self::Unreachable(_)
+                | Self::Redirected(_)
+                | Self::Unauthorized
+        )
+    }
+
     pub(super) fn invalid(method: &str, reason: impl Into<String>) -> Self {
         Self::Invalid {
             method: method.to_owned(),
@@ -112,6 +147,22 @@ impl ServerError {
             },
             Self::Spawn { .. } | Self::Version(_) => ToolError::Unavailable {
                 message: format!("the MCP server `{server}` could not be started"),
+            },
+            Self::Unreachable(_) => ToolError::Unavailable {
+                message: format!("the MCP server `{server}` could not be reached; nothing was called"),
+            },
+            Self::Cut => ToolError::Unavailable {
+                message: format!(
+                    "the connection to the MCP server `{server}` ended during the call; whether the call had an effect is unknown"
+                ),
+            },
+            Self::Status { status, .. } => ToolError::Unavailable {
+                message: format!(
+                    "the MCP server `{server}` answered with the status {status}; whether the call had an effect is unknown"
+                ),
+            },
+            Self::Redirected(_) | Self::Unauthorized | Self::SessionLost => ToolError::Unavailable {
+                message: format!("the MCP server `{server}` refused the request; nothing was called"),
             },
         }
     }

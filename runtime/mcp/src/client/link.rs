@@ -1,23 +1,25 @@
-//! One connection to a server: requests, their answers, and what the server sends without being asked.
+//! One connection to a server: its requests, on streams or over HTTP, with their time limits.
 //!
 //! Every request has a time limit and ends by itself. Answers that come late, twice or with an unknown identifier are
-//! counted and dropped; beyond [`MAX_UNASKED`] of them and other unasked messages the connection is closed.
+//! counted and dropped; beyond [`MAX_UNASKED`](super::MAX_UNASKED) of them and other unasked messages the connection is closed.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
-use toolcell_core::tool::{CallObserver, Progress};
+use toolcell_core::tool::CallObserver;
 
-use super::error::{ServerError, excerpt};
-use super::message::{self, Answer, Received};
+use super::error::ServerError;
+use super::http::{Endpoint, Outgoing, POST_TIME};
+use super::message::{self, Received};
+use super::pending::{Shared, Waiting};
 use crate::lines::{Line, Lines};
+use crate::version::Version;
 
 /// Maximum size of a message of a server, in bytes: a result of the maximum size in base64, and its escapes. A longer one
 /// is skipped.
@@ -26,48 +28,43 @@ pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 /// Maximum number of values in a message of a server. Parsed, each takes up to a hundred bytes.
 pub const MAX_VALUES: usize = 200_000;
 
-/// Maximum number of messages that nobody asked for between two answers: notifications, requests of the server, and
-/// answers that are late or belong to no request.
-pub const MAX_UNASKED: u32 = 10_000;
-
 /// Maximum number of messages that wait to be written. A server that does not read gets no more requests.
 const MAX_UNWRITTEN: usize = 64;
 
 /// Number of requests without an answer, and without any message between them, after which a server counts as hung.
 const MAX_UNANSWERED: u32 = 3;
 
-/// Maximum size of a text in a progress report, in bytes.
-const MAX_PROGRESS_TEXT: usize = 1 << 10;
-
 /// A connection. Dropping it ends its tasks.
 pub(super) struct Link {
     shared: Arc<Shared>,
     outbox: mpsc::Sender<Vec<u8>>,
+    /// Connections over HTTP, where each request is an exchange of its own; `None` for streams.
+    http: Option<Arc<Endpoint>>,
     last_id: AtomicI64,
-    _tasks: JoinSet<()>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    closed: CancellationToken,
-    /// True once a list of the server changed, until it is read again.
-    is_stale: AtomicBool,
-    /// Requests that ran out of time since the last message.
-    unanswered: AtomicU32,
+/// A request.
+pub(super) struct Ask {
+    pub(super) method: &'static str,
+    pub(super) params: Value,
+    pub(super) limit: Duration,
+    /// Observer of the call, which gets its progress.
+    pub(super) observer: Option<Arc<dyn CallObserver>>,
+    /// Arguments that are sent as headers as well, over HTTP.
+    pub(super) headers: HeaderMap,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: HashMap<i64, Waiting>,
-    unasked: u32,
-    end: Option<ServerError>,
-}
-
-struct Waiting {
-    method: &'static str,
-    answer: oneshot::Sender<Result<Value, ServerError>>,
-    observer: Option<Arc<dyn CallObserver>>,
-    progress: Option<f64>,
+impl Ask {
+    pub(super) fn new(method: &'static str, params: Value, limit: Duration) -> Self {
+        Self {
+            method,
+            params,
+            limit,
+            observer: None,
+            headers: HeaderMap::new(),
+        }
+    }
 }
 
 impl Link {
@@ -76,38 +73,48 @@ impl Link {
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
-        let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            closed: CancellationToken::new(),
-            is_stale: AtomicBool::new(false),
-            unanswered: AtomicU32::new(0),
-        });
+        let (mut link, unwritten) = Self::new(None);
+        let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn(read(input, link.shared.clone(), link.outbox.clone()));
+        tasks.spawn(write(output, unwritten, link.shared.clone()));
+        link
+    }
+
+    /// A connection over HTTP.
+    pub(super) fn over_http(http: Endpoint) -> Self {
+        let http = Arc::new(http);
+        let (mut link, unwritten) = Self::new(Some(http.clone()));
+        let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn(post(http, unwritten, link.shared.clone()));
+        link
+    }
+
+    fn new(http: Option<Arc<Endpoint>>) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (outbox, unwritten) = mpsc::channel(MAX_UNWRITTEN);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(read(input, shared.clone(), outbox.clone()));
-        tasks.spawn(write(output, unwritten, shared.clone()));
-        Self {
-            shared,
+        let link = Self {
+            shared: Arc::default(),
             outbox,
+            http,
             last_id: AtomicI64::new(0),
-            _tasks: tasks,
-        }
+            tasks: Mutex::default(),
+        };
+        (link, unwritten)
     }
 
     /// Sends a request and waits for its answer. Dropping the future tells the server that the request is cancelled.
-    pub(super) async fn request(
-        &self,
-        method: &'static str,
-        params: Value,
-        limit: Duration,
-        observer: Option<Arc<dyn CallObserver>>,
-    ) -> Result<Value, ServerError> {
-        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut params = params;
+    pub(super) async fn request(&self, ask: Ask) -> Result<Value, ServerError> {
+        let Ask {
+            method,
+            mut params,
+            limit,
+            observer,
+            headers,
+        } = ask;
+        let id = self.next_id();
         if observer.is_some() {
             params["_meta"]["progressToken"] = id.into();
         }
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let waiting = Waiting {
             method,
             answer,
@@ -122,11 +129,36 @@ impl Link {
             state.waiting.insert(id, waiting);
         }
         let _forget = Forget { link: self, id };
-        let message = message::request(id, method, &params);
-        drop(params);
+        let body = message::request(id, method, &params);
         let asked = async {
+            if let Some(http) = &self.http {
+                let outgoing = Outgoing {
+                    id,
+                    method,
+                    params: &params,
+                    headers,
+                    body,
+                };
+                let receive = |received| self.shared.receive(received, &self.outbox);
+                return tokio::select! {
+                    biased;
+                    // The end of the connection answers it as well.
+                    answer = &mut answered => answer,
+                    exchanged = http.request(outgoing, &receive) => {
+                        match exchanged {
+                            Ok(()) => answered.await,
+                            Err(error) => {
+                                self.shared.unanswered.store(0, Ordering::Relaxed);
+                                self.shared.fail(id, error);
+                                answered.await
+                            }
+                        }
+                    }
+                };
+            }
+            drop(params);
             // A closed channel means that the connection ended, which answers the request.
-            let _ = self.outbox.send(message).await;
+            let _ = self.outbox.send(body).await;
             answered.await
         };
         match tokio::time::timeout(limit, asked).await {
@@ -144,9 +176,91 @@ impl Link {
         }
     }
 
+    fn next_id(&self) -> i64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Sends a notification, unless the server reads too slowly.
     pub(super) fn notify(&self, method: &str, params: &Value) {
         let _ = self.outbox.try_send(message::notification(method, params));
+    }
+
+    /// Sends a notification before everything that follows.
+    pub(super) async fn notify_first(&self, method: &'static str, params: &Value, limit: Duration) {
+        match &self.http {
+            None => self.notify(method, params),
+            Some(http) => {
+                let message = message::notification(method, params);
+                let _ = tokio::time::timeout(limit.min(POST_TIME), http.post(message, method)).await;
+            }
+        }
+    }
+
+    /// Sets the version of the messages that follow; `None` during `initialize`.
+    pub(super) fn set_version(&self, version: Option<Version>) {
+        if let Some(http) = &self.http {
+            http.set_version(version);
+        }
+    }
+
+    /// Reads what belongs to no request, where a version has it: over HTTP from a stream of its own. `subscription` are the
+    /// parameters of a request for it, in versions without sessions.
+    pub(super) fn listen(&self, subscription: Option<Value>) {
+        const METHOD: &str = "subscriptions/listen";
+        let (id, body) = match &subscription {
+            Some(params) => {
+                let id = self.next_id();
+                (id, Some(message::request(id, METHOD, params)))
+            }
+            None => (0, None),
+        };
+        let Some(http) = self.http.clone() else {
+            // Nobody waits for its answer, which is the end of the subscription.
+            if let Some(body) = body {
+                let _ = self.outbox.try_send(body);
+            }
+            return;
+        };
+        let (shared, outbox) = (self.shared.clone(), self.outbox.clone());
+        let listening = async move {
+            let receive = |received| shared.receive(received, &outbox);
+            let listened = async {
+                match (body, &subscription) {
+                    (Some(body), Some(params)) => {
+                        let outgoing = Outgoing {
+                            id,
+                            method: METHOD,
+                            params,
+                            headers: HeaderMap::new(),
+                            body,
+                        };
+                        http.request(outgoing, &receive).await
+                    }
+                    _ => http.follow(&receive).await,
+                }
+            };
+            let listened = tokio::select! {
+                listened = listened => listened,
+                () = shared.closed.cancelled() => return,
+            };
+            match listened {
+                Err(ServerError::Flood) => shared.close(ServerError::Flood),
+                // A change from now on would not be told.
+                _ if subscription.is_some() => shared.is_stale.store(true, Ordering::Relaxed),
+                _ => {}
+            }
+        };
+        self.tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .spawn(listening);
+    }
+
+    /// Ends the session at a server over HTTP.
+    pub(super) async fn end_session(&self) {
+        if let Some(http) = &self.http {
+            http.end().await;
+        }
     }
 
     /// Returns the reason for which the connection ended, if it did.
@@ -179,122 +293,16 @@ struct Forget<'a> {
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         let waiting = self.link.shared.lock().waiting.remove(&self.id);
+        // Without a session, the end of the answer is the cancellation.
+        let is_told = self.link.http.as_ref().is_none_or(|http| !http.is_stateless());
         // Requests of the handshake cannot be cancelled.
-        if waiting.is_some_and(|waiting| !matches!(waiting.method, "initialize" | "server/discover")) {
+        if is_told
+            && waiting.is_some_and(|waiting| !matches!(waiting.method, "initialize" | "server/discover"))
+        {
             self.link
                 .notify("notifications/cancelled", &json!({ "requestId": self.id }));
         }
     }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn close(&self, error: ServerError) {
-        let mut state = self.lock();
-        let error = state.end.get_or_insert(error).clone();
-        for (_, waiting) in state.waiting.drain() {
-            let _ = waiting.answer.send(Err(error.clone()));
-        }
-        drop(state);
-        self.closed.cancel();
-    }
-
-    /// Counts a message that nobody asked for. Returns `false` if it is one too many.
-    fn count_unasked(&self) -> bool {
-        let mut state = self.lock();
-        state.unasked += 1;
-        state.unasked <= MAX_UNASKED
-    }
-
-    /// Delivers an answer. Returns `false` if no request waits for it.
-    fn deliver(&self, id: i64, answer: Answer) -> bool {
-        let mut state = self.lock();
-        let Some(Waiting {
-            method, answer: to, ..
-        }) = state.waiting.remove(&id)
-        else {
-            return false;
-        };
-        state.unasked = 0;
-        let _ = to.send(match answer {
-            Answer::Result(value) => Ok(value),
-            Answer::Error { code, message } => Err(ServerError::Answered {
-                method: method.to_owned(),
-                code,
-                message,
-            }),
-            Answer::Invalid(reason) => Err(ServerError::invalid(method, reason)),
-        });
-        true
-    }
-
-    /// Fails the only request that waits with a message that was too long to be read. Of several requests it is unknown
-    /// which one it answers.
-    fn deliver_too_long(&self) {
-        let only = {
-            let state = self.lock();
-            let mut ids = state.waiting.keys().copied();
-            match (ids.next(), ids.next()) {
-                (Some(only), None) => Some(only),
-                _ => None,
-            }
-        };
-        if let Some(id) = only {
-            let reason = format!("has more than {MAX_ANSWER_BYTES} bytes");
-            self.deliver(id, Answer::Invalid(reason));
-        }
-    }
-
-    fn notified(&self, method: &str, params: &Map<String, Value>) {
-        match method {
-            "notifications/tools/list_changed" => self.is_stale.store(true, Ordering::Relaxed),
-            "notifications/progress" => self.progressed(params),
-            "notifications/message" => {
-                let text = params.get("data").map(Value::to_string).unwrap_or_default();
-                tracing::debug!(message = excerpt(&text), "an MCP server logs");
-            }
-            _ => {}
-        }
-    }
-
-    fn progressed(&self, params: &Map<String, Value>) {
-        let id = params.get("progressToken").and_then(Value::as_i64);
-        let (Some(id), Some(done)) = (id, params.get("progress").and_then(Value::as_f64)) else {
-            return;
-        };
-        let mut state = self.lock();
-        let Some(waiting) = state.waiting.get_mut(&id) else {
-            return;
-        };
-        // The protocol wants it to increase with each notification.
-        if !done.is_finite() || done < 0.0 || waiting.progress.is_some_and(|last| done <= last) {
-            return;
-        }
-        waiting.progress = Some(done);
-        let Some(observer) = waiting.observer.clone() else {
-            return;
-        };
-        drop(state);
-        let message = params.get("message").and_then(Value::as_str);
-        observer.progress(Progress {
-            done: whole(done),
-            total: params.get("total").and_then(Value::as_f64).map(whole),
-            message: message.map(|text| text[..text.floor_char_boundary(MAX_PROGRESS_TEXT)].to_owned()),
-        });
-    }
-}
-
-/// The whole part of a number of steps, which servers may count in fractions.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the conversion saturates"
-)]
-fn whole(steps: f64) -> u64 {
-    steps as u64
 }
 
 async fn read(input: impl AsyncRead + Unpin, shared: Arc<Shared>, outbox: mpsc::Sender<Vec<u8>>) {
@@ -313,22 +321,8 @@ async fn read(input: impl AsyncRead + Unpin, shared: Arc<Shared>, outbox: mpsc::
             }
             Ok(None) | Err(_) => break ServerError::Ended { status: None },
         };
-        shared.unanswered.store(0, Ordering::Relaxed);
-        let was_asked = match received {
-            Received::Answer { id, answer } => shared.deliver(id, answer),
-            Received::Request { id, method } => {
-                // A server that does not read gets no answers.
-                let _ = outbox.try_send(message::response(&id, &method));
-                false
-            }
-            Received::Notification { method, params } => {
-                shared.notified(&method, &params);
-                false
-            }
-            Received::Nonsense => false,
-        };
-        if !was_asked && !shared.count_unasked() {
-            break ServerError::Flood;
+        if let Err(error) = shared.receive(received, &outbox) {
+            break error;
         }
         // A server that always has a line ready does not keep the thread.
         tokio::task::consume_budget().await;
@@ -357,6 +351,22 @@ async fn write(
         };
         if written.is_err() {
             return shared.close(ServerError::Ended { status: None });
+        }
+    }
+}
+
+/// Sends what has no answer to a server over HTTP, one message after the other.
+async fn post(http: Arc<Endpoint>, mut unwritten: mpsc::Receiver<Vec<u8>>, shared: Arc<Shared>) {
+    loop {
+        let message = tokio::select! {
+            message = unwritten.recv() => message,
+            () = shared.closed.cancelled() => None,
+        };
+        let Some(message) = message else { return };
+        let posted = tokio::time::timeout(POST_TIME, http.post(message, "notification"));
+        tokio::select! {
+            _ = posted => {}
+            () = shared.closed.cancelled() => return,
         }
     }
 }

@@ -54,6 +54,15 @@ pub(super) fn parse(line: &[u8]) -> Received {
     }
 }
 
+/// Parses the error of JSON-RPC in the body of a refusal over HTTP. Its identifier can be missing.
+pub(super) fn parse_refusal(body: &[u8]) -> Option<(i64, String)> {
+    let text = std::str::from_utf8(body).ok()?;
+    let value = parse_nested(text, MAX_DEPTH).ok()?;
+    let error = value.get("error")?;
+    let message = error["message"].as_str().unwrap_or("no message");
+    Some((error["code"].as_i64()?, excerpt(message)))
+}
+
 /// Maximum number of values that a JSON text can have, without parsing it: parsed, each takes up to a hundred bytes.
 fn values(text: &[u8]) -> usize {
     let (mut count, mut in_string, mut is_escaped) = (1, false, false);

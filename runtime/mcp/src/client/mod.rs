@@ -8,17 +8,22 @@
 //! |---|---|
 //! | a server: started, restarted, its tools and calls | `server` |
 //! | its process and the group of it | `process` |
-//! | one connection: requests, answers, and what nobody asked for | `link`, `message` |
+//! | requests over HTTP, sessions, events | `http` |
+//! | one connection: requests, answers, and what nobody asked for | `link`, `pending`, `message` |
 //! | negotiation of the version, lists of tools | `session` |
 //! | definitions and results in our form | `definition`, `content` |
+//! | resources and prompts, as tools | `resources` |
 //! | one tool of a server | `tool` |
 
 mod content;
 mod definition;
 mod error;
+mod http;
 mod link;
 mod message;
+mod pending;
 mod process;
+mod resources;
 mod server;
 mod session;
 #[cfg(test)]
@@ -30,7 +35,10 @@ mod tool;
 pub use content::MAX_RESULT_BYTES;
 pub use definition::{Definition, LeftOut, MAX_DESCRIPTION, MAX_TITLE, MAX_TOOLS};
 pub use error::ServerError;
-pub use link::{MAX_ANSWER_BYTES, MAX_UNASKED, MAX_VALUES};
+pub use http::{MAX_STREAM_BYTES, Remote, RemoteError, check_header_name, check_url};
+pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
+pub use pending::MAX_UNASKED;
 pub use process::{Launch, MAX_OUTPUT_TAIL, end_all_processes};
+pub use resources::MAX_ENTRIES;
 pub use server::{MAX_RESTART_DELAY, McpServer, Options, RESTART_DELAY, StartError};
 pub use session::MAX_PAGES;

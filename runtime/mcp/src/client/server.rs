@@ -15,11 +15,13 @@ use toolcell_core::{Secrets, Tool, ToolError, ToolSpec};
 
 use super::definition::{self, Definition, LeftOut};
 use super::error::ServerError;
+use super::http::{Endpoint, Remote};
 use super::link::Link;
 use super::process::{Launch, Process};
 use super::session::Session;
 use super::tool::ServerTool;
 use crate::server::Identity;
+use crate::version::Version;
 
 /// Pause before a server that ended is started again. It doubles with each further failure in a row.
 pub const RESTART_DELAY: Duration = Duration::from_millis(500);
@@ -76,8 +78,16 @@ pub(super) struct Streams {
     pub(super) process: Option<Process>,
 }
 
-/// Starts a server.
-pub(super) type Connect = dyn Fn() -> Result<Streams, ServerError> + Send + Sync;
+/// Connection to a server.
+pub(super) enum Connection {
+    /// To a process.
+    Streams(Streams),
+    /// Over HTTP.
+    Http(Endpoint),
+}
+
+/// Starts a server, or opens the connection to it.
+pub(super) type Connect = dyn Fn() -> Result<Connection, ServerError> + Send + Sync;
 
 /// A server that did not start.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -128,11 +138,28 @@ impl McpServer {
     ) -> Result<Arc<Self>, StartError> {
         let (name, redactor) = (options.name.clone(), options.redactor.clone());
         Self::connect(
-            Box::new(move || launch.start(&name, &redactor)),
+            Box::new(move || launch.start(&name, &redactor).map(Connection::Streams)),
             options,
             identity,
         )
         .await
+    }
+
+    /// Connects to a server over HTTP, and reads the definitions of its tools.
+    ///
+    /// # Errors
+    /// Fails if it cannot be reached in time, refuses the client, speaks no supported version, or has too many tools.
+    pub async fn over_http(
+        remote: Remote,
+        options: Options,
+        identity: Identity,
+    ) -> Result<Arc<Self>, StartError> {
+        let client = Remote::client().map_err(|error| StartError {
+            error,
+            output: String::new(),
+        })?;
+        let connect = move || Ok(Connection::Http(Endpoint::new(client.clone(), remote.clone())));
+        Self::connect(Box::new(connect), options, identity).await
     }
 
     pub(super) async fn connect(
@@ -171,6 +198,12 @@ impl McpServer {
         &self.left_out
     }
 
+    /// Version of the protocol that is spoken; `None` while it does not run.
+    pub async fn version(&self) -> Option<Version> {
+        let state = self.state.lock().await;
+        state.live.as_ref().map(|live| live.session.version)
+    }
+
     /// Returns the tools of the server.
     pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
         let tool = |definition: &Definition| -> Arc<dyn Tool> {
@@ -183,6 +216,7 @@ impl McpServer {
     pub async fn stop(&self) {
         let live = self.state.lock().await.live.take();
         if let Some(live) = live {
+            live.session.link.end_session().await;
             live.session.link.close(ServerError::Ended { status: None });
             let process = live.take_process();
             if let Some(process) = process {
@@ -211,21 +245,19 @@ impl McpServer {
         deadline: Instant,
         discover: bool,
     ) -> Result<(Live, Vec<Definition>, Vec<LeftOut>), StartError> {
-        let streams = (self.connect)().map_err(|error| StartError {
+        let connection = (self.connect)().map_err(|error| StartError {
             error,
             output: String::new(),
         })?;
-        let Streams {
-            input,
-            output,
-            process,
-        } = streams;
-        let link = Link::start(input, output);
+        let (link, process) = match connection {
+            Connection::Streams(streams) => (Link::start(streams.input, streams.output), streams.process),
+            Connection::Http(endpoint) => (Link::over_http(endpoint), None),
+        };
         let left = || deadline.saturating_duration_since(Instant::now());
         let opened = async {
             let session = Session::open(link, self.identity.clone(), left(), discover).await?;
             let listed = session.tools(left()).await?;
-            let (definitions, left_out) = definition::read(listed, &self.options)?;
+            let (definitions, left_out) = definition::read(listed, session.more_tools(), &self.options)?;
             Ok((session, definitions, left_out))
         };
         match opened.await {
@@ -250,14 +282,23 @@ impl McpServer {
         let too_late = |_| ToolError::Unavailable {
             message: format!("the MCP server `{name}` was not ready in time; nothing was called"),
         };
-        let live = tokio::time::timeout(limit, self.live(definition))
-            .await
-            .map_err(too_late)??;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let called = live
-            .session
-            .call(&definition.remote, arguments, left, observer)
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let ready = async || {
+            let ready = tokio::time::timeout(left(), self.live(definition));
+            ready.await.map_err(too_late)?
+        };
+        let live = ready().await?;
+        let session = &live.session;
+        let mut called = session
+            .call(definition, arguments.clone(), left(), observer.clone())
             .await;
+        if matches!(called, Err(ServerError::SessionLost)) {
+            // Nothing was called. A server forgets its sessions when it is started again.
+            tracing::info!(server = name, "an MCP server ended the session");
+            self.forget(&live).await;
+            let live = ready().await?;
+            called = live.session.call(definition, arguments, left(), observer).await;
+        }
         match &called {
             Ok(_) | Err(ServerError::Answered { .. } | ServerError::Invalid { .. }) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -313,9 +354,18 @@ impl McpServer {
         Ok(live)
     }
 
+    /// Opens a new session with the next call, unless another call did.
+    async fn forget(&self, lost: &Arc<Live>) {
+        let mut state = self.state.lock().await;
+        if state.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, lost)) {
+            state.live = None;
+            state.ready_at = None;
+        }
+    }
+
     async fn list(&self, live: &Live) -> Result<Vec<Definition>, ServerError> {
         let listed = live.session.tools(self.options.start_timeout).await?;
-        Ok(definition::read(listed, &self.options)?.0)
+        Ok(definition::read(listed, live.session.more_tools(), &self.options)?.0)
     }
 
     /// Tools that are not defined as at the start.

@@ -7,8 +7,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 
+use super::definition::Definition;
 use super::error::{ServerError, excerpt};
-use super::link::Link;
+use super::http;
+use super::link::{Ask, Link};
+use super::resources::{self, Kind};
 use crate::server::Identity;
 use crate::version::Version;
 
@@ -22,8 +25,10 @@ const DISCOVER_SHARE: u32 = 3;
 /// Session with a server over one connection.
 pub(super) struct Session {
     pub(super) link: Link,
-    version: Version,
+    pub(super) version: Version,
     identity: Identity,
+    /// Capabilities that the server states.
+    capabilities: Value,
 }
 
 impl Session {
@@ -40,15 +45,27 @@ impl Session {
             link,
             version: Version::V2026_07_28,
             identity,
+            capabilities: Value::Null,
         };
         if discover {
             let limit = limit / DISCOVER_SHARE;
-            match session.ask("server/discover", json!({}), limit, None).await {
-                Ok(result) if supports(&result, Version::V2026_07_28) => return Ok(session),
-                Err(error @ (ServerError::Ended { .. } | ServerError::Flood)) => return Err(error),
+            session.link.set_version(Some(session.version));
+            let ask = Ask::new("server/discover", json!({}), limit);
+            match session.ask(ask).await {
+                Ok(mut result) if supports(&result, Version::V2026_07_28) => {
+                    session.capabilities = result["capabilities"].take();
+                    if session.capabilities["tools"]["listChanged"] == true {
+                        let mut params = json!({ "notifications": { "toolsListChanged": true } });
+                        session.add_meta(&mut params);
+                        session.link.listen(Some(params));
+                    }
+                    return Ok(session);
+                }
+                Err(error) if error.is_final() => return Err(error),
                 Ok(_) | Err(_) => {}
             }
         }
+        session.link.set_version(None);
         let client = json!({ "name": session.identity.name, "version": session.identity.version });
         let params = json!({
             "protocolVersion": Version::NEWEST_WITH_SESSION.as_str(),
@@ -56,42 +73,67 @@ impl Session {
             "clientInfo": client,
         });
         let left = deadline.saturating_duration_since(Instant::now());
-        let result = session.link.request("initialize", params, left, None).await?;
+        let ask = Ask::new("initialize", params, left);
+        let mut result = session.link.request(ask).await?;
+        session.capabilities = result
+            .get_mut("capabilities")
+            .map(Value::take)
+            .unwrap_or_default();
         let spoken = result["protocolVersion"].as_str().unwrap_or_default();
         session.version = Version::named(spoken)
             .filter(|version| !version.is_stateless())
             .ok_or_else(|| ServerError::Version(excerpt(spoken)))?;
-        session.link.notify("notifications/initialized", &json!({}));
+        session.link.set_version(Some(session.version));
+        let left = deadline.saturating_duration_since(Instant::now());
+        session
+            .link
+            .notify_first("notifications/initialized", &json!({}), left)
+            .await;
+        session.link.listen(None);
         Ok(session)
     }
 
     /// Lists all tools, as the server describes them.
     pub(super) async fn tools(&self, limit: Duration) -> Result<Vec<Value>, ServerError> {
-        const METHOD: &str = "tools/list";
+        self.list("tools/list", "tools", limit).await
+    }
+
+    /// Tools for what the server has beside its own tools.
+    pub(super) fn more_tools(&self) -> Vec<(Kind, Value)> {
+        resources::tools(&self.capabilities)
+    }
+
+    /// Reads all pages of a list, whose entries are in the member `key`.
+    pub(super) async fn list(
+        &self,
+        method: &'static str,
+        key: &str,
+        limit: Duration,
+    ) -> Result<Vec<Value>, ServerError> {
         let deadline = Instant::now() + limit;
-        let mut tools = Vec::new();
+        let mut entries = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let params = cursor
                 .as_ref()
                 .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let left = deadline.saturating_duration_since(Instant::now());
-            let mut page = match self.ask(METHOD, params, left, None).await {
-                // A server without tools need not know the method.
-                Err(ServerError::Answered { code: -32601, .. }) if cursor.is_none() => return Ok(tools),
+            let mut page = match self.ask(Ask::new(method, params, left)).await {
+                // A server without any need not know the method.
+                Err(ServerError::Answered { code: -32601, .. }) if cursor.is_none() => return Ok(entries),
                 page => page?,
             };
-            match page.get_mut("tools").map(Value::take) {
-                Some(Value::Array(listed)) => tools.extend(listed),
-                _ => return Err(ServerError::invalid(METHOD, "has no list of tools")),
+            match page.get_mut(key).map(Value::take) {
+                Some(Value::Array(listed)) => entries.extend(listed),
+                _ => return Err(ServerError::invalid(method, format!("has no list of {key}"))),
             }
             cursor = page["nextCursor"].as_str().map(str::to_owned);
             if cursor.is_none() {
-                return Ok(tools);
+                return Ok(entries);
             }
         }
         Err(ServerError::invalid(
-            METHOD,
+            method,
             format!("has more than {MAX_PAGES} pages"),
         ))
     }
@@ -99,22 +141,29 @@ impl Session {
     /// Calls a tool. Returns the result as the server wrote it.
     pub(super) async fn call(
         &self,
-        tool: &str,
+        tool: &Definition,
         arguments: Map<String, Value>,
         limit: Duration,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Value, ServerError> {
-        let params = json!({ "name": tool, "arguments": arguments });
-        self.ask("tools/call", params, limit, Some(observer)).await
+        if tool.kind != Kind::Call {
+            return self.look(tool.kind, arguments, limit, observer).await;
+        }
+        let headers = http::parameters(tool.spec.input.as_value(), &arguments);
+        let params = json!({ "name": tool.remote, "arguments": arguments });
+        self.ask(Ask {
+            observer: Some(observer),
+            headers: match self.version.is_stateless() {
+                true => headers,
+                false => Default::default(),
+            },
+            ..Ask::new("tools/call", params, limit)
+        })
+        .await
     }
 
-    async fn ask(
-        &self,
-        method: &'static str,
-        mut params: Value,
-        limit: Duration,
-        observer: Option<Arc<dyn CallObserver>>,
-    ) -> Result<Value, ServerError> {
+    /// Adds to the parameters of a request what each request states in versions without sessions.
+    fn add_meta(&self, params: &mut Value) {
         if self.version.is_stateless() {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": self.version.as_str(),
@@ -124,7 +173,12 @@ impl Session {
                 "io.modelcontextprotocol/clientCapabilities": {},
             });
         }
-        let result = self.link.request(method, params, limit, observer).await?;
+    }
+
+    pub(super) async fn ask(&self, mut ask: Ask) -> Result<Value, ServerError> {
+        let method = ask.method;
+        self.add_meta(&mut ask.params);
+        let result = self.link.request(ask).await?;
         match result["resultType"].as_str() {
             None | Some("complete") => Ok(result),
             Some("input_required") => Err(ServerError::invalid(

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use toolcell_core::tool::{CallObserver, Progress};
 use toolcell_core::{CallContext, CallResult, Receipt, ToolCall, ToolError};
 
 use super::error::ServerError;
-use super::server::{McpServer, Options, StartError, Streams};
+use super::server::{Connection, McpServer, Options, StartError, Streams};
 use crate::server::Identity;
 
 /// Reaction of a scripted server to a message.
@@ -108,15 +108,15 @@ impl Scripted {
 
     pub(super) async fn start_with(&self, options: Options) -> Result<Arc<McpServer>, StartError> {
         let scripted = self.clone();
-        let connect = move || -> Result<Streams, ServerError> {
+        let connect = move || -> Result<Connection, ServerError> {
             let (ours, theirs) = tokio::io::duplex(1 << 10);
             tokio::spawn(scripted.clone().serve(theirs));
             let (input, output) = tokio::io::split(ours);
-            Ok(Streams {
+            Ok(Connection::Streams(Streams {
                 input: Box::new(input),
                 output: Box::new(output),
                 process: None,
-            })
+            }))
         };
         McpServer::connect(Box::new(connect), options, identity()).await
     }
@@ -171,6 +171,15 @@ impl CallObserver for Seen {
 
 /// Calls the first tool of a server whose name ends so.
 pub(super) async fn call_seen(server: &Arc<McpServer>, tool: &str, seen: Arc<Seen>) -> CallResult {
+    call_with(server, tool, json!({}), seen).await
+}
+
+pub(super) async fn call_with(
+    server: &Arc<McpServer>,
+    tool: &str,
+    arguments: Value,
+    seen: Arc<Seen>,
+) -> CallResult {
     let tools = server.tools();
     let tool = tools
         .iter()
@@ -179,7 +188,7 @@ pub(super) async fn call_seen(server: &Arc<McpServer>, tool: &str, seen: Arc<See
     let call = ToolCall {
         id: "1".into(),
         name: tool.spec().name.clone(),
-        arguments: Map::new(),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
     };
     let cx = CallContext {
         values: BTreeMap::new(),

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolcell_core::{Content, Secrets, ToolError};
 
-use super::link::{MAX_ANSWER_BYTES, MAX_UNASKED};
+use super::link::MAX_ANSWER_BYTES;
+use super::pending::MAX_UNASKED;
 use super::server::{MAX_RESTART_DELAY, Options, RESTART_DELAY};
 use super::session::MAX_PAGES;
 use super::testing::{

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::agent::model;
 use crate::config::budget::{self, SourcedBudget};
 use crate::config::limits::{self, SourcedLimits};
-use crate::config::mcp::EnvValue;
+use crate::config::mcp::{EnvValue, Transport};
 use crate::config::provider::ProviderSettings;
 use crate::config::units::Span;
 use crate::config::units::money::Money;
@@ -263,16 +263,30 @@ impl Rows {
 
     fn server(&mut self, server: &McpSettings, environment: &Environment) {
         let key = |what: &str| format!("mcp.{}.{what}", server.name);
-        let origin = &server.command.origin;
-        self.add(key("command"), server.command_line(), origin);
-        self.add(key("cwd"), environment.shown(&server.directory), origin);
-        for (name, value) in &server.env {
-            let value = match value {
-                // Some write keys here.
-                EnvValue::Text(_) => "a text".to_owned(),
-                EnvValue::Secret(name) => format!("the secret `{}`", name.secret),
-            };
-            self.add(key(&format!("env.{name}")), value, origin);
+        let origin = &server.origin;
+        match &server.transport {
+            Transport::Process(process) => {
+                self.add(key("command"), process.command_line(), origin);
+                self.add(key("cwd"), environment.shown(&process.directory), origin);
+                for (name, value) in &process.env {
+                    let value = match value {
+                        // Some write keys here.
+                        EnvValue::Text(_) => "a text".to_owned(),
+                        EnvValue::Secret(name) => format!("the secret `{}`", name.secret),
+                    };
+                    self.add(key(&format!("env.{name}")), value, origin);
+                }
+            }
+            Transport::Http { url, headers } => {
+                self.add(key("url"), url, origin);
+                for (name, value) in headers {
+                    let value = match value.secret() {
+                        None => "a text".to_owned(),
+                        Some(secret) => format!("the secret `{secret}`"),
+                    };
+                    self.add(key(&format!("headers.{name}")), value, origin);
+                }
+            }
         }
         if self.detail == Detail::All || !matches!(server.enabled.origin, Origin::Default) {
             self.sourced(key("enabled"), &server.enabled);

@@ -14,10 +14,11 @@ use toolcell_sandbox::{Protection, Sandbox};
 
 use self::report::{Finding, Report};
 use crate::agent::model;
+use crate::commands::mcp;
 use crate::components::builtin;
 use crate::components::loader::{ComponentLoader, LoadedHook};
 use crate::components::sandbox;
-use crate::config::{self, Overrides, Settings};
+use crate::config::{self, McpSettings, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::telemetry;
@@ -114,6 +115,9 @@ impl Doctor {
             }
             Err(failure) => show("engine".into(), Finding::Bad(failure))?,
         }
+        for server in settings.mcp.values() {
+            show(text!("mcp {}", Name(&server.name)), mcp_server(server))?;
+        }
         for missing in builtin::MISSING {
             show(
                 text!("tool {}", Own(missing)),
@@ -186,6 +190,24 @@ fn hook_words(loaded: &LoadedHook) -> String {
         words.push_str("; disabled");
     }
     words
+}
+
+/// Describes an MCP server, which is not started.
+fn mcp_server(server: &McpSettings) -> Finding {
+    if !server.enabled.value {
+        return Finding::Note("disabled".into());
+    }
+    match mcp::list::problem(server) {
+        Some(problem) => Finding::Note(problem.inert()),
+        None => Finding::Good(
+            text!(
+                "{}, not started; to test it: toolcell mcp test {}",
+                Own(server.transport.kind()),
+                server.name
+            )
+            .inert(),
+        ),
+    }
 }
 
 fn engine(sandbox: &Sandbox) -> Finding {

@@ -1,26 +1,15 @@
 //! `toolcell mcp install`: adds `toolcell mcp serve` to the servers of an MCP client.
 
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-
 use clap::{Args, Parser};
-use toolcell_fs::{Owner, PRIVATE, Rules};
 
+use super::edited::Edited;
 use super::serve::Serve;
 use crate::command_line;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Client, Launch};
-use crate::scratch::diff;
 use crate::ui::render::Console;
-use crate::ui::terminal::{Shown, text};
-
-/// Maximum size of the file of a client, in bytes. That of Claude Code holds its history as well.
-const MAX_BYTES: u64 = 64 << 20;
-
-/// End of the name of the copy that is kept of a changed file.
-const BACKUP: &str = ".toolcell-backup";
+use crate::ui::terminal::text;
 
 /// Add `toolcell mcp serve` to the MCP servers of a client, or remove it.
 ///
@@ -76,17 +65,18 @@ impl Install {
         let launch = self.launch()?;
         let client = self.client;
         let file = client.file(environment);
-        // A link is followed, as the client does.
-        let file = std::fs::canonicalize(&file).unwrap_or(file);
-        let shown = environment.shown(&file);
+        let edited = Edited::of(file, environment);
+        let shown = edited.shown.clone();
         let fail = |exit| {
             Failure::new(
                 exit,
                 text!("the file `{}` of {} cannot be changed", shown, client.title()),
             )
         };
-        let old = read(&file).map_err(|failure| fail(Exit::Config).because(failure))?;
-        let text = old.as_ref().map_or("", |(text, _)| text.as_str());
+        let edited = edited
+            .read()
+            .map_err(|failure| fail(Exit::Config).because(failure))?;
+        let text = edited.text();
         let entry = client.entry(&self.name, &launch);
         let (format, section) = (client.format(), client.section());
         let new = match self.remove {
@@ -110,16 +100,13 @@ impl Install {
             });
             return Ok(Exit::Ok);
         }
-        console.write(|s| {
-            s.out.line(text!("change of {}:", Shown(&shown)))?;
-            diff::unified(&mut s.out, text, &new)?;
-            s.out.flush()
-        })?;
+        edited.show(&new, console)?;
         if self.dry_run {
             console.note("nothing was written");
             return Ok(Exit::Ok);
         }
-        self.write(&file, old, &new)
+        edited
+            .write(&new)
             .map_err(|error| fail(Exit::Io).because(error))?;
         console.note(text!("written; {}", client.advice()));
         Ok(Exit::Ok)
@@ -152,43 +139,4 @@ impl Install {
             arguments: words.chain(self.arguments.iter().cloned()).collect(),
         })
     }
-
-    /// Writes the changed file, and a copy of the old one.
-    fn write(&self, file: &Path, old: Option<(String, u32)>, new: &str) -> anyhow::Result<()> {
-        let mode = old.as_ref().map_or(PRIVATE, |(_, mode)| *mode);
-        match &old {
-            Some((old, _)) => toolcell_fs::replace(&backup_of(file), old.as_bytes(), mode)?,
-            None => {
-                if let Some(directory) = file.parent() {
-                    std::fs::create_dir_all(directory)?;
-                }
-            }
-        }
-        Ok(toolcell_fs::replace(file, new.as_bytes(), mode)?)
-    }
-}
-
-/// Path of the copy of a file.
-fn backup_of(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(BACKUP);
-    file.with_file_name(name)
-}
-
-/// Reads a file with its permissions; `None` if there is none.
-fn read(file: &Path) -> anyhow::Result<Option<(String, u32)>> {
-    let rules = Rules {
-        owner: Owner::User,
-        follow: false,
-        max_bytes: MAX_BYTES,
-    };
-    if matches!(std::fs::symlink_metadata(file), Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
-        return Ok(None);
-    }
-    let opened = toolcell_fs::open(file, &rules)?;
-    let mode = opened.metadata()?.mode() & 0o777;
-    let mut bytes = Vec::new();
-    opened.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("it is not UTF-8"))?;
-    Ok(Some((text, mode)))
 }

@@ -1,8 +1,12 @@
-//! `toolcell mcp`: the Model Context Protocol.
+//! `toolcell mcp`: the Model Context Protocol, as a server and as a client.
 
+mod change;
+mod edited;
 mod http;
 mod install;
+pub(crate) mod list;
 mod serve;
+mod test;
 
 use clap::Subcommand;
 
@@ -11,11 +15,15 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 
-/// Serve tools to clients of the Model Context Protocol, and tell clients about it.
+/// Serve tools to clients of the Model Context Protocol, and use the servers of others.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
     Serve(serve::Serve),
     Install(install::Install),
+    List(list::List),
+    Test(test::Test),
+    Add(change::Add),
+    Remove(change::Remove),
 }
 
 impl Mcp {
@@ -28,6 +36,10 @@ impl Mcp {
         match self {
             Self::Serve(command) => command.run(overrides, environment, console).await,
             Self::Install(command) => command.run(environment, console),
+            Self::List(command) => command.run(overrides, environment, console),
+            Self::Test(command) => command.run(overrides, environment, console).await,
+            Self::Add(command) => command.run(overrides, environment, console),
+            Self::Remove(command) => command.run(overrides, environment, console),
         }
     }
 }

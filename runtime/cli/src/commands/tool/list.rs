@@ -1,19 +1,27 @@
 //! `toolcell tool list`: all components with a name.
 
+use std::io::{self, Write};
+
 use clap::Args;
 use serde_json::json;
 use toolcell_core::Grant;
 use toolcell_sandbox::Description;
 
+use crate::commands::mcp;
 use crate::components::loader::ComponentLoader;
-use crate::config::{self, ComponentSource, Overrides, ToolSettings};
+use crate::components::lock;
+use crate::config::{self, ComponentSource, McpSettings, Overrides, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::mcp::lock::LockedServer;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, GUTTER, NAME, Name, Own, STRONG, Shown, Text, WARN, inert_line, text};
+use crate::ui::terminal::{
+    BAD, FAINT, GUTTER, NAME, Name, Own, STRONG, Screen, Shown, Text, WARN, inert_line, text,
+};
 
-/// List the built-in tools, and the tools and hooks of the configuration.
+/// List the built-in tools, and the tools, hooks and MCP servers of the configuration. No server is started: its tools are
+/// those of `toolcell.lock`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,6 +45,7 @@ impl List {
     ) -> Result<Exit, Failure> {
         let settings = config::load(environment, overrides)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
+        let locked = lock::servers(environment)?;
         let mut listed = Vec::new();
         let mut failures = Vec::new();
         for tool in settings.tools.values() {
@@ -76,6 +85,15 @@ impl List {
                     "source": source(of, environment).plain(),
                     "enabled": of.enabled.value,
                     "grants": of.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
+                })
+            }));
+            array.extend(settings.mcp.values().map(|server| {
+                let locked = locked.get(&server.name);
+                json!({
+                    "mcp": server.name,
+                    "source": server.address(),
+                    "enabled": server.enabled.value,
+                    "locked": locked.map(|locked| locked.tools().map(|(name, _)| name).collect::<Vec<_>>()),
                 })
             }));
             print_line(console, &array)?;
@@ -128,6 +146,9 @@ impl List {
                     }
                     s.out.end_line()?;
                 }
+                for server in settings.mcp.values() {
+                    print_server(&mut s.out, server, locked.get(&server.name))?;
+                }
                 s.out.flush()
             })?;
         }
@@ -149,6 +170,39 @@ fn grants(tool: &ToolSettings, component: Option<&Description>, usable: bool) ->
         .collect()
 }
 
+/// Prints an MCP server with its tools, as far as they are known without starting it.
+fn print_server<W: Write>(
+    out: &mut Screen<W>,
+    server: &McpSettings,
+    locked: Option<&LockedServer>,
+) -> io::Result<()> {
+    out.styled(NAME, text!("{}", Name(&server.name)))?;
+    let kind = Own(server.transport.kind());
+    out.styled(FAINT, text!("  MCP server over {}, not in a cell", kind))?;
+    if !server.enabled.value {
+        out.styled(BAD, "  off")?;
+    }
+    if let Some(problem) = mcp::list::problem(server) {
+        out.styled(WARN, text!("  {}", problem))?;
+    }
+    if locked.is_none() {
+        out.styled(
+            FAINT,
+            text!("  to see its tools: toolcell mcp test {}", server.name),
+        )?;
+    }
+    out.end_line()?;
+    let tools = || locked.into_iter().flat_map(LockedServer::tools);
+    let width = tools().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, tool) in tools() {
+        out.text("  ")?;
+        out.cell(STRONG, text!("{}", Name(name)), width)?;
+        // Words of the server, which must not pass for ours.
+        out.line(text!("  {}{}", Own(GUTTER), first_sentence(tool.description())))?;
+    }
+    Ok(())
+}
+
 fn source(tool: &ToolSettings, environment: &Environment) -> Text {
     match &tool.component {
         ComponentSource::Shipped(_) => "shipped".into(),
@@ -161,7 +215,7 @@ fn source(tool: &ToolSettings, environment: &Environment) -> Text {
 }
 
 /// Returns the first sentence of a description, on one line.
-fn first_sentence(text: &str) -> String {
+pub(crate) fn first_sentence(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let sentence = line
         .split_once(". ")

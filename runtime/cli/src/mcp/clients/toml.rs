@@ -24,7 +24,13 @@ pub(super) fn set(
         Item::Table(table)
     };
     let entries = entries(document.entry(section).or_insert_with(new), section)?;
-    let values = entry.as_object().into_iter().flatten();
+    let mut values: Vec<_> = entry.as_object().into_iter().flatten().collect();
+    // A program comes before its arguments, and both before tables.
+    values.sort_by_key(|(_, value)| match value {
+        Value::Array(_) => 1,
+        Value::Object(_) => 2,
+        _ => 0,
+    });
     match entries.get_mut(name).and_then(Item::as_table_like_mut) {
         Some(table) => {
             for (key, value) in values {

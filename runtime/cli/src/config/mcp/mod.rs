@@ -1,5 +1,7 @@
 //! `[mcp.NAME]`: MCP servers, whose tools the agent can call. They run outside of every cell.
 
+mod transport;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,13 +12,15 @@ use serde::Deserialize;
 use toml::Spanned;
 use toolcell_core::event::DataFlow;
 
+use crate::config::Settings;
 use crate::config::names::TakenNames;
-use crate::config::provider::token_command::TokenCommand;
 use crate::config::source::{Origin, Source, Sourced};
 use crate::config::units::Span;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
+
+pub(crate) use transport::{HeaderValue, Process, Transport};
 
 /// Maximum length of the name of a server, so that the names of its tools have room behind it.
 const MAX_NAME: usize = 32;
@@ -30,14 +34,21 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum of both times.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// An MCP server, started as a process. It runs outside of every cell, with all rights of the user: grants, denials and
-/// limits of tools do not apply to it.
+/// An MCP server, started as a process or reached over HTTP. It runs outside of every cell, and a process with all rights of
+/// the user: grants, denials and limits of tools do not apply to it.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct McpTable {
     /// Program of the server: a name that is searched in `PATH`, or a path, relative to the directory of this file.
     #[schemars(with = "String")]
     pub(crate) command: Option<Spanned<String>>,
+    /// Address of a server over HTTP, instead of `command`: `https`, or `http` for one on this machine.
+    #[schemars(with = "String")]
+    pub(crate) url: Option<Spanned<String>>,
+    /// Headers of every request to `url`: texts, and secrets as `{ secret = "NAME" }` or
+    /// `{ secret = "NAME", template = "Bearer {}" }`.
+    #[schemars(with = "BTreeMap<String, HeaderValue>")]
+    pub(crate) headers: BTreeMap<Spanned<String>, HeaderValue>,
     /// Arguments of the program.
     pub(crate) args: Vec<String>,
     /// Environment of the program: texts, and secrets as `{ secret = "NAME" }`. It inherits `PATH` and `HOME` only.
@@ -105,16 +116,10 @@ pub(crate) struct McpSettings {
     pub(crate) name: String,
     /// False if the server is disabled.
     pub(crate) enabled: Sourced<bool>,
-    /// Its program as written.
-    pub(crate) command: Sourced<String>,
-    /// Path of its program; `None` if there is no such program.
-    pub(crate) program: Option<PathBuf>,
-    /// Arguments of the program.
-    pub(crate) arguments: Vec<String>,
-    /// Environment of the program.
-    pub(crate) env: BTreeMap<String, EnvValue>,
-    /// Working directory of the program.
-    pub(crate) directory: PathBuf,
+    /// Connection to it.
+    pub(crate) transport: Transport,
+    /// Place of its `command` or `url`.
+    pub(crate) origin: Origin,
     /// True if the command fails without it.
     pub(crate) required: bool,
     /// Names of its tools to offer; `None` means all.
@@ -160,26 +165,15 @@ fn of_table(
     let key = name.get_ref();
     let at = |span| Origin::File(source.clone(), span);
     let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
-    if toolcell_core::ToolName::new(key.as_str()).is_err() || key.len() > MAX_NAME {
-        let what = format!("`{}` is not a valid name of an MCP server", key.escape_debug());
-        return Err(fail(what, name.span()).hint(text!(
-            "use 1 to {} characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
-            MAX_NAME
-        )));
-    }
-    if let Some(owner) = taken.taken_by(key) {
-        return Err(
-            fail(format!("an MCP server cannot be called `{key}`"), name.span())
-                .why(text!("the name belongs to {}", owner))
-                .hint("give it a name that is not in use; the names of its tools begin with it"),
-        );
-    }
-    let Some(command) = &table.command else {
-        return Err(
-            fail(format!("the MCP server `{key}` has no command"), name.span())
-                .hint("set its program: command = \"PROGRAM\", args = [\"…\"]"),
-        );
-    };
+    check(key, taken).map_err(|defect| match defect {
+        Defect::Name => {
+            let what = format!("`{}` is not a valid name of an MCP server", key.escape_debug());
+            fail(what, name.span()).hint(defect.hint())
+        }
+        Defect::Taken(owner) => fail(format!("an MCP server cannot be called `{key}`"), name.span())
+            .why(text!("the name belongs to {}", owner))
+            .hint(Defect::Taken(owner).hint()),
+    })?;
     let time = |written: &Option<Spanned<Span>>, default: Duration| match written {
         None => Ok(default),
         Some(time) if time.get_ref().0.is_zero() || time.get_ref().0 > MAX_TIMEOUT => {
@@ -188,14 +182,7 @@ fn of_table(
         }
         Some(time) => Ok(time.get_ref().0),
     };
-    let program = match command.get_ref() {
-        path if path.contains('/') => {
-            let base = source.path.parent().unwrap_or(&environment.cwd);
-            Some(environment.path(path, base))
-        }
-        name => environment.program_file(name.as_ref()),
-    };
-    let home = environment.home.as_ref().unwrap_or(&environment.cwd);
+    let (transport, origin) = transport::of_table(name, table, source, environment)?;
     Ok(McpSettings {
         name: key.clone(),
         enabled: match &table.enabled {
@@ -205,17 +192,8 @@ fn of_table(
             },
             None => Sourced::default(true),
         },
-        command: Sourced {
-            value: command.get_ref().clone(),
-            origin: at(command.span()),
-        },
-        program,
-        arguments: table.args.clone(),
-        env: table.env.clone(),
-        directory: match &table.cwd {
-            Some(dir) => environment.path(dir.get_ref(), &environment.cwd),
-            None => home.clone(),
-        },
+        transport,
+        origin,
         required: table.required,
         only: table.only.clone(),
         except: table.except.clone(),
@@ -223,6 +201,51 @@ fn of_table(
         trusts_annotations: table.trust_annotations,
         start_timeout: time(&table.start_timeout, START_TIMEOUT)?,
         call_timeout: time(&table.timeout, CALL_TIMEOUT)?,
+    })
+}
+
+/// Defect of the name of a server.
+enum Defect {
+    Name,
+    /// It belongs to something else.
+    Taken(String),
+}
+
+impl Defect {
+    fn hint(&self) -> Text {
+        match self {
+            Self::Name => text!(
+                "use 1 to {} characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
+                MAX_NAME
+            ),
+            Self::Taken(_) => {
+                "give it a name that is not in use; the names of its tools begin with it".into()
+            }
+        }
+    }
+}
+
+fn check(name: &str, taken: &TakenNames) -> Result<(), Defect> {
+    if toolcell_core::ToolName::new(name).is_err() || name.len() > MAX_NAME {
+        return Err(Defect::Name);
+    }
+    match taken.taken_by(name) {
+        Some(owner) => Err(Defect::Taken(owner.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Checks the name of a server that is to be added.
+///
+/// # Errors
+/// The reason for which it cannot have the name, and a hint.
+pub(crate) fn check_name(name: &str, settings: &Settings) -> Result<(), (Text, Text)> {
+    check(name, &TakenNames::of(settings)).map_err(|defect| {
+        let why = match &defect {
+            Defect::Name => "the name is not valid".into(),
+            Defect::Taken(owner) => text!("the name belongs to {}", owner),
+        };
+        (why, defect.hint())
     })
 }
 
@@ -239,13 +262,12 @@ fn flow(words: Option<&[FlowWord]>) -> DataFlow {
 }
 
 impl McpSettings {
-    /// The command line, for display.
-    pub(crate) fn command_line(&self) -> String {
-        let words = std::iter::once(&self.command.value).chain(&self.arguments);
-        words
-            .map(|word| crate::ui::escape::shell(word))
-            .collect::<Vec<_>>()
-            .join(" ")
+    /// The command line or the address, for display.
+    pub(crate) fn address(&self) -> String {
+        match &self.transport {
+            Transport::Process(process) => process.command_line(),
+            Transport::Http { url, .. } => url.clone(),
+        }
     }
 
     /// The words of its data-flow labels.
@@ -263,29 +285,23 @@ impl McpSettings {
 
     /// Names of the secrets that it gets.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.env.values().filter_map(|value| match value {
-            EnvValue::Secret(name) => Some(name.secret.as_str()),
-            EnvValue::Text(_) => None,
-        })
+        self.transport.secrets().into_iter()
     }
 
     /// Returns the files that the command starts or reads, existing or not: a tool that changes one would run outside of
     /// its cell. Directories are what the server works on.
     pub(crate) fn files(&self, environment: &Environment) -> Vec<PathBuf> {
-        let words = std::iter::once(&self.command.value).chain(&self.arguments);
-        let in_directory = (self.arguments.iter()).map(|word| environment.path(word, &self.directory));
-        let mut files = TokenCommand(words.cloned().collect()).files(environment);
-        files.extend(in_directory.filter(|path| path.is_file()));
-        files.extend(self.program.clone());
-        files.retain(|path| !path.is_dir());
-        files
+        match &self.transport {
+            Transport::Process(process) => process.files(environment),
+            Transport::Http { .. } => Vec::new(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{self, Overrides, Settings};
+    use crate::config::{self, Overrides};
 
     fn load_in(dir: &std::path::Path, own: &str, project: &str) -> Result<Settings, Failure> {
         let path = dir.join("config.toml");
@@ -302,6 +318,13 @@ mod tests {
         load_in(tempfile::tempdir().unwrap().path(), own, "")
     }
 
+    fn process(server: &McpSettings) -> &Process {
+        match &server.transport {
+            Transport::Process(process) => process,
+            Transport::Http { .. } => panic!("{server:?}"),
+        }
+    }
+
     #[test]
     fn server_has_the_settings_of_its_table() {
         let settings = load(
@@ -313,7 +336,10 @@ mod tests {
         .unwrap();
         let plain = &settings.mcp["plain"];
         assert!(
-            plain.enabled.value && !plain.required && plain.flow.is_complete() && plain.program.is_none()
+            plain.enabled.value
+                && !plain.required
+                && plain.flow.is_complete()
+                && process(plain).program.is_none()
         );
         assert_eq!(
             (plain.start_timeout, plain.call_timeout),
@@ -321,12 +347,11 @@ mod tests {
         );
         let all = &settings.mcp["all"];
         assert!(!all.enabled.value && all.required && all.trusts_annotations);
-        assert!(all.program.as_ref().unwrap().ends_with("s.sh") && all.directory.ends_with("w"));
-        assert_eq!(all.secrets().collect::<Vec<_>>(), ["k"]);
-        assert_eq!(
-            (all.command_line(), all.flow.can_send_out),
-            ("./s.sh a".into(), false)
+        assert!(
+            process(all).program.as_ref().unwrap().ends_with("s.sh") && process(all).directory.ends_with("w")
         );
+        assert_eq!(all.secrets().collect::<Vec<_>>(), ["k"]);
+        assert_eq!((all.address(), all.flow.can_send_out), ("./s.sh a".into(), false));
         assert_eq!(
             (all.start_timeout, all.call_timeout),
             (Duration::from_secs(1), MAX_TIMEOUT)
@@ -334,8 +359,30 @@ mod tests {
     }
 
     #[test]
+    fn server_over_http_has_an_address_and_headers() {
+        let settings = load(
+            "[mcp.far]\nurl = \"https://mcp.example/mcp\"\n\
+             headers = { X-Team = \"a\", Authorization = { secret = \"k\", template = \"Bearer {}\" } }\n",
+        )
+        .unwrap();
+        let far = &settings.mcp["far"];
+        assert_eq!(far.address(), "https://mcp.example/mcp");
+        assert_eq!(far.secrets().collect::<Vec<_>>(), ["k"]);
+        let Transport::Http { headers, .. } = &far.transport else {
+            panic!("{far:?}")
+        };
+        assert_eq!(
+            headers["Authorization"].with(|_| Some("v")),
+            Some("Bearer v".into())
+        );
+        assert_eq!(headers["Authorization"].with(|_| None), None);
+        assert_eq!(headers["X-Team"].with(|_| None), Some("a".into()));
+    }
+
+    #[test]
     fn unusable_server_is_refused() {
         let named = |name: &str| format!("[mcp.\"{name}\"]\ncommand = \"x\"\n");
+        let remote = |url: &str, more: &str| format!("[mcp.a]\nurl = \"{url}\"\n{more}");
         assert!(load(&named(&"x".repeat(MAX_NAME))).is_ok());
         for (table, reason) in [
             (named(&"x".repeat(MAX_NAME + 1)), "not a valid name"),
@@ -343,12 +390,39 @@ mod tests {
             (named("files"), "belongs to the component `files`"),
             (named("Files_2"), "belongs to the component `files`"),
             (named("a") + &named("a_b"), "belongs to the MCP server `a`"),
-            ("[mcp.a]\n".into(), "has no command"),
+            ("[mcp.a]\n".into(), "has neither a command nor a URL"),
             (named("a") + "timeout = \"0s\"", "a time of 0 ms"),
             (named("a") + "start_timeout = \"3601s\"", "a time of"),
-            (named("a") + "url = \"http://x\"", "no key `url`"),
+            (named("a") + "url = \"https://x\"", "has a command and a URL"),
+            (named("a") + "headers = { A = \"1\" }", "cannot have `headers`"),
+            (named("a") + "uri = \"https://x\"", "no key `uri`"),
+            (
+                remote("http://mcp.example", ""),
+                "is for servers on this machine only",
+            ),
+            (remote("mcp.example", ""), "it is not a URL"),
+            (remote("https://x", "args = []\n"), ""),
+            (remote("https://x", "args = [\"a\"]\n"), "cannot have `args`"),
+            (remote("https://x", "env = { A = \"1\" }\n"), "cannot have `env`"),
+            (remote("https://x", "cwd = \".\"\n"), "cannot have `cwd`"),
+            (
+                remote("https://x", "headers = { Host = \"y\" }\n"),
+                "set by the protocol",
+            ),
+            (
+                remote(
+                    "https://x",
+                    "headers = { A = { secret = \"k\", template = \"Bearer\" } }\n",
+                ),
+                "has no place for the secret",
+            ),
         ] {
-            let failure = load(&table).unwrap_err().to_string();
+            let loaded = load(&table);
+            if reason.is_empty() {
+                assert!(loaded.is_ok(), "{table}");
+                continue;
+            }
+            let failure = loaded.unwrap_err().to_string();
             assert!(failure.contains(reason), "{table}: {failure}");
         }
     }

@@ -1,0 +1,242 @@
+//! `toolcell mcp add` and `toolcell mcp remove`: servers in the user's configuration.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use toolcell_mcp::client::{Remote, RemoteError};
+
+use super::edited::Edited;
+use super::test::unknown;
+use crate::config::{self, Overrides, mcp, user_files};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::mcp::clients::{self, Entry, Format};
+use crate::ui::render::Console;
+use crate::ui::terminal::{Text, text};
+
+/// Key of the servers in the configuration.
+const SECTION: &str = "mcp";
+
+/// Prefix of a value on the command line that names a secret.
+const SECRET: &str = "secret:";
+
+/// Add an MCP server to your configuration: a program, or an address.
+///
+/// Shows the change of your configuration file and writes it; everything else in the file stays as it is. The file before the change is kept beside it, with `.toolcell-backup` at the end of its name. The server is not started.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell mcp add graph -- npx -y @modelcontextprotocol/server-memory
+  toolcell mcp add notes --env TOKEN=secret:notes -- ./notes-server --read-only
+  toolcell mcp add docs --url https://mcp.example/mcp --header 'Authorization=Bearer secret:docs'
+  toolcell mcp add graph --dry-run -- npx -y @modelcontextprotocol/server-memory
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Add {
+    /// Name of the server, with which the names of its tools begin.
+    name: String,
+
+    /// Address of a server over HTTP: `https`, or `http` on this machine.
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+
+    /// Header of every request (repeatable): `NAME=VALUE`. `secret:SECRET` in the value is a secret of `[secrets]`.
+    #[arg(long = "header", value_name = "NAME=VALUE", requires = "url", value_parser = pair)]
+    headers: Vec<(String, String)>,
+
+    /// Environment variable of the program (repeatable): `NAME=VALUE`, or `NAME=secret:SECRET` for a secret of `[secrets]`.
+    #[arg(long = "env", value_name = "NAME=VALUE", conflicts_with = "url", value_parser = pair)]
+    env: Vec<(String, String)>,
+
+    /// Show the change, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// The program and its arguments, behind `--`. Paths that begin with `./` or `../` are written in full, because the
+    /// server starts in the home directory.
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    command: Vec<String>,
+}
+
+/// Remove an MCP server from your configuration.
+///
+/// Shows the change of your configuration file and writes it, as `toolcell mcp add` does.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell mcp remove graph
+  toolcell mcp remove graph --dry-run
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Remove {
+    /// Name of the server.
+    name: String,
+
+    /// Show the change, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it is written NAME=VALUE".into()),
+    }
+}
+
+impl Add {
+    pub(super) fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let settings = config::load(environment, overrides)?;
+        let fail = || Failure::new(Exit::Usage, text!("the MCP server `{}` was not added", self.name));
+        if let Some(existing) = settings.mcp.get(&self.name) {
+            return Err(fail()
+                .why("there is a server of this name")
+                .why(existing.origin.point_at())
+                .hint(text!(
+                    "use another name, or remove it first: toolcell mcp remove {}",
+                    self.name
+                )));
+        }
+        mcp::check_name(&self.name, &settings).map_err(|(why, hint)| fail().why(why).hint(hint))?;
+        let entry = Entry {
+            own: self.entry(environment).map_err(|error| fail().because(error))?,
+            defaults: json!({}),
+        };
+        let edited = open(environment, fail)?;
+        let new = clients::edit(Format::Toml, edited.text(), SECTION, &self.name, &entry)
+            .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
+        edited.show(&new, console)?;
+        let values = self.env.iter().chain(&self.headers).map(|(_, value)| value);
+        let missing = values
+            .filter_map(|value| secret_in(value))
+            .find(|(_, secret)| !settings.secrets.contains_key(*secret));
+        if let Some((_, secret)) = missing {
+            console.note(text!(
+                "warning: there is no secret `{}` yet; say where it is: [secrets.{}] env = \"VARIABLE\"",
+                secret,
+                secret
+            ));
+        }
+        let next = text!("to see its tools: toolcell mcp test {}", self.name);
+        write(&edited, &new, self.dry_run, next, fail, console)
+    }
+
+    /// The table of the server.
+    fn entry(&self, environment: &Environment) -> Result<Value, RemoteError> {
+        if let Some(url) = &self.url {
+            // Values are checked here and not written with their secrets.
+            Remote::new(url, self.headers.iter().cloned())?;
+            let mut entry = json!({ "url": url });
+            if !self.headers.is_empty() {
+                entry["headers"] = values(&self.headers);
+            }
+            return Ok(entry);
+        }
+        let path = |word: &String| match word.starts_with("./") || word.starts_with("../") {
+            true => {
+                // Without the `.` in its middle.
+                let path: PathBuf = environment.cwd.join(word).components().collect();
+                path.to_str().map_or_else(|| word.clone(), str::to_owned)
+            }
+            false => word.clone(),
+        };
+        let mut words = self.command.iter().map(path);
+        let mut entry = json!({ "command": words.next() });
+        let arguments: Vec<String> = words.collect();
+        if !arguments.is_empty() {
+            entry["args"] = json!(arguments);
+        }
+        if !self.env.is_empty() {
+            entry["env"] = values(&self.env);
+        }
+        Ok(entry)
+    }
+}
+
+impl Remove {
+    pub(super) fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let settings = config::load(environment, overrides)?;
+        if !settings.mcp.contains_key(&self.name) {
+            return Err(unknown(&self.name, &settings));
+        }
+        let fail = || {
+            Failure::new(
+                Exit::Config,
+                text!("the MCP server `{}` was not removed", self.name),
+            )
+        };
+        let edited = open(environment, fail)?;
+        let new = clients::remove(Format::Toml, edited.text(), SECTION, &self.name)
+            .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
+        edited.show(&new, console)?;
+        write(&edited, &new, self.dry_run, Text::default(), fail, console)
+    }
+}
+
+/// Reads the user's file.
+fn open(environment: &Environment, fail: impl Fn() -> Failure) -> Result<Edited, Failure> {
+    let file = user_files::user_file(environment).ok_or_else(|| {
+        fail()
+            .why("there is no home directory")
+            .hint("name a configuration file with --config")
+    })?;
+    Edited::of(file, environment)
+        .read()
+        .map_err(|error| fail().because(error))
+}
+
+/// Writes the change, unless it is only shown.
+fn write(
+    edited: &Edited,
+    new: &str,
+    is_dry_run: bool,
+    next: Text,
+    fail: impl Fn() -> Failure,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    if is_dry_run {
+        console.note("nothing was written");
+        return Ok(Exit::Ok);
+    }
+    edited.write(new).map_err(|error| {
+        let mut failure = fail();
+        failure.exit = Exit::Io;
+        failure.because(error)
+    })?;
+    console.note(match next == Text::default() {
+        true => "written".into(),
+        false => text!("written; {}", next),
+    });
+    Ok(Exit::Ok)
+}
+
+/// The text before a secret on the command line, and its name.
+fn secret_in(value: &str) -> Option<(&str, &str)> {
+    let (before, secret) = value.split_once(SECRET)?;
+    (!secret.is_empty()).then_some((before, secret))
+}
+
+/// Values as they are written in the configuration.
+fn values(pairs: &[(String, String)]) -> Value {
+    let value = |value: &str| match secret_in(value) {
+        None => json!(value),
+        Some(("", secret)) => json!({ "secret": secret }),
+        Some((before, secret)) => json!({ "secret": secret, "template": format!("{before}{{}}") }),
+    };
+    let all: Map<String, Value> = pairs
+        .iter()
+        .map(|(name, text)| (name.clone(), value(text)))
+        .collect();
+    Value::Object(all)
+}

@@ -1,0 +1,104 @@
+//! A configuration file that is changed: shown as a difference, and replaced with a copy of the old one beside it.
+
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use toolcell_fs::{Owner, PRIVATE, Rules};
+
+use crate::environment::Environment;
+use crate::scratch::diff;
+use crate::ui::render::Console;
+use crate::ui::terminal::{Shown, text};
+
+/// Maximum size of a file, in bytes. That of Claude Code holds its history as well.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// End of the name of the copy that is kept of a changed file.
+const BACKUP: &str = ".toolcell-backup";
+
+/// A file, and its contents before the change.
+pub(super) struct Edited {
+    file: PathBuf,
+    /// Its path for display.
+    pub(super) shown: String,
+    /// Text and permissions; `None` if there is no file.
+    old: Option<(String, u32)>,
+}
+
+impl Edited {
+    /// A file that was not read yet. A link is followed, as its owner does.
+    pub(super) fn of(file: PathBuf, environment: &Environment) -> Self {
+        let file = std::fs::canonicalize(&file).unwrap_or(file);
+        Self {
+            shown: environment.shown(&file),
+            file,
+            old: None,
+        }
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Returns an error if it is no regular file of the user, too large, or not UTF-8.
+    pub(super) fn read(mut self) -> anyhow::Result<Self> {
+        self.old = read(&self.file)?;
+        Ok(self)
+    }
+
+    /// Text of the file; empty if there is none.
+    pub(super) fn text(&self) -> &str {
+        self.old.as_ref().map_or("", |(text, _)| text.as_str())
+    }
+
+    /// Shows the change to a new text.
+    pub(super) fn show(&self, new: &str, console: &Console) -> io::Result<()> {
+        console.write(|s| {
+            s.out.line(text!("change of {}:", Shown(&self.shown)))?;
+            diff::unified(&mut s.out, self.text(), new)?;
+            s.out.flush()
+        })
+    }
+
+    /// Writes the changed file, and a copy of the old one.
+    ///
+    /// # Errors
+    /// Returns an error if one of them cannot be written. The file then stays as it was.
+    pub(super) fn write(&self, new: &str) -> anyhow::Result<()> {
+        let mode = self.old.as_ref().map_or(PRIVATE, |(_, mode)| *mode);
+        match &self.old {
+            Some((old, _)) => toolcell_fs::replace(&backup_of(&self.file), old.as_bytes(), mode)?,
+            None => {
+                if let Some(directory) = self.file.parent() {
+                    std::fs::create_dir_all(directory)?;
+                }
+            }
+        }
+        Ok(toolcell_fs::replace(&self.file, new.as_bytes(), mode)?)
+    }
+}
+
+/// Path of the copy of a file.
+fn backup_of(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(BACKUP);
+    file.with_file_name(name)
+}
+
+/// Reads a file with its permissions; `None` if there is none.
+fn read(file: &Path) -> anyhow::Result<Option<(String, u32)>> {
+    let rules = Rules {
+        owner: Owner::User,
+        follow: false,
+        max_bytes: MAX_BYTES,
+    };
+    if matches!(std::fs::symlink_metadata(file), Err(error) if error.kind() == io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let opened = toolcell_fs::open(file, &rules)?;
+    let mode = opened.metadata()?.mode() & 0o777;
+    let mut bytes = Vec::new();
+    opened.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("it is not UTF-8"))?;
+    Ok(Some((text, mode)))
+}

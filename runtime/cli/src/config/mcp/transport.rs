@@ -1,0 +1,249 @@
+//! Connection to an MCP server: a process that is started, or an address.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::Spanned;
+use toolcell_mcp::client::{check_header_name, check_url};
+
+use crate::config::mcp::{EnvValue, McpTable};
+use crate::config::provider::token_command::TokenCommand;
+use crate::config::source::{Origin, Source};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// Place of the secret in a template.
+const SECRET: &str = "{}";
+
+/// Connection to a server.
+#[derive(Debug, Clone)]
+pub(crate) enum Transport {
+    /// A process, over its standard input and output.
+    Process(Process),
+    /// An address.
+    Http {
+        /// The address as written.
+        url: String,
+        /// Headers of every request.
+        headers: BTreeMap<String, HeaderValue>,
+    },
+}
+
+/// The process of a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    /// Its program as written.
+    pub(crate) command: String,
+    /// Path of its program; `None` if there is no such program.
+    pub(crate) program: Option<PathBuf>,
+    /// Arguments of the program.
+    pub(crate) arguments: Vec<String>,
+    /// Environment of the program.
+    pub(crate) env: BTreeMap<String, EnvValue>,
+    /// Working directory of the program.
+    pub(crate) directory: PathBuf,
+}
+
+/// Value of a header of a server over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "a text, or a secret as `{ secret = \"NAME\" }` or `{ secret = \"NAME\", template = \"Bearer {}\" }`"
+)]
+pub(crate) enum HeaderValue {
+    /// The value itself.
+    Text(String),
+    /// The value of a secret of `[secrets]`.
+    Secret(HeaderSecret),
+}
+
+/// A secret in a header.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeaderSecret {
+    /// Name in `[secrets]`.
+    secret: String,
+    /// Value of the header, with `{}` for the secret, such as `Bearer {}`. Defaults to the secret alone.
+    #[serde(default)]
+    template: Option<String>,
+}
+
+impl HeaderValue {
+    /// The value, with that of its secret; `None` without one.
+    pub(crate) fn with<'a>(&self, secret: impl FnOnce(&str) -> Option<&'a str>) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            Self::Secret(HeaderSecret {
+                secret: name,
+                template,
+            }) => {
+                let value = secret(name)?;
+                let template = template.as_deref().unwrap_or(SECRET);
+                Some(template.replacen(SECRET, value, 1))
+            }
+        }
+    }
+
+    /// Name of the secret in it.
+    pub(crate) fn secret(&self) -> Option<&str> {
+        match self {
+            Self::Text(_) => None,
+            Self::Secret(value) => Some(&value.secret),
+        }
+    }
+}
+
+/// Reads the connection of a server.
+///
+/// # Errors
+/// Returns an error if there is none, there are two, or a key belongs to the other kind.
+pub(super) fn of_table(
+    name: &Spanned<String>,
+    table: &McpTable,
+    source: &Arc<Source>,
+    environment: &Environment,
+) -> Result<(Transport, Origin), Failure> {
+    let key = name.get_ref();
+    let at = |span| Origin::File(source.clone(), span);
+    let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
+    let (command, url) = match (&table.command, &table.url) {
+        (Some(_), Some(url)) => {
+            let what = format!("the MCP server `{key}` has a command and a URL");
+            return Err(fail(what, url.span()).hint("remove one of them"));
+        }
+        (None, None) => {
+            let what = format!("the MCP server `{key}` has neither a command nor a URL");
+            return Err(fail(what, name.span()).hint(
+                "set its program: command = \"PROGRAM\", args = [\"…\"]; or its address: url = \"https://…\"",
+            ));
+        }
+        (command, url) => (command, url),
+    };
+    let (unfit, kind) = match url {
+        Some(_) => (
+            [
+                ("args", !table.args.is_empty()),
+                ("env", !table.env.is_empty()),
+                ("cwd", table.cwd.is_some()),
+            ],
+            "is reached over HTTP",
+        ),
+        None => (
+            [("headers", !table.headers.is_empty()), ("", false), ("", false)],
+            "is a process",
+        ),
+    };
+    if let Some((unfit, _)) = unfit.into_iter().find(|(_, is_set)| *is_set) {
+        return Err(fail(
+            format!("the MCP server `{key}` cannot have `{unfit}`: it {kind}"),
+            name.span(),
+        )
+        .hint(text!("remove `{}`", unfit)));
+    }
+    if let Some(url) = url {
+        check_url(url.get_ref()).map_err(|error| {
+            fail(
+                format!("the URL of the MCP server `{key}` cannot be used"),
+                url.span(),
+            )
+            .because(error)
+        })?;
+        let mut headers = BTreeMap::new();
+        for (header, value) in &table.headers {
+            let refused = || {
+                let what = format!("a header of the MCP server `{key}` cannot be used");
+                fail(what, header.span())
+            };
+            check_header_name(header.get_ref()).map_err(|error| refused().because(error))?;
+            if let HeaderValue::Secret(HeaderSecret {
+                template: Some(template),
+                ..
+            }) = value
+                && !template.contains(SECRET)
+            {
+                return Err(refused()
+                    .why(text!("its template `{}` has no place for the secret", template))
+                    .hint("write `{}` there, such as in template = \"Bearer {}\""));
+            }
+            headers.insert(header.get_ref().clone(), value.clone());
+        }
+        let transport = Transport::Http {
+            url: url.get_ref().clone(),
+            headers,
+        };
+        return Ok((transport, at(url.span())));
+    }
+    let (command, span) = match command {
+        Some(command) => (command.get_ref().clone(), command.span()),
+        None => (String::new(), name.span()),
+    };
+    let program = match command.as_str() {
+        path if path.contains('/') => {
+            let base = source.path.parent().unwrap_or(&environment.cwd);
+            Some(environment.path(path, base))
+        }
+        name => environment.program_file(name.as_ref()),
+    };
+    let home = environment.home.as_ref().unwrap_or(&environment.cwd);
+    let process = Process {
+        command,
+        program,
+        arguments: table.args.clone(),
+        env: table.env.clone(),
+        directory: match &table.cwd {
+            Some(dir) => environment.path(dir.get_ref(), &environment.cwd),
+            None => home.clone(),
+        },
+    };
+    Ok((Transport::Process(process), at(span)))
+}
+
+impl Transport {
+    /// Word for the kind of connection.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Process(_) => "stdio",
+            Self::Http { .. } => "http",
+        }
+    }
+
+    /// Names of the secrets that the server gets.
+    pub(super) fn secrets(&self) -> Vec<&str> {
+        match self {
+            Self::Process(process) => {
+                let secrets = process.env.values().filter_map(|value| match value {
+                    EnvValue::Secret(name) => Some(name.secret.as_str()),
+                    EnvValue::Text(_) => None,
+                });
+                secrets.collect()
+            }
+            Self::Http { headers, .. } => headers.values().filter_map(HeaderValue::secret).collect(),
+        }
+    }
+}
+
+impl Process {
+    /// The command line, for display.
+    pub(crate) fn command_line(&self) -> String {
+        let words = std::iter::once(&self.command).chain(&self.arguments);
+        words
+            .map(|word| crate::ui::escape::shell(word))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// Files that the command starts or reads.
+    pub(super) fn files(&self, environment: &Environment) -> Vec<PathBuf> {
+        let words = std::iter::once(&self.command).chain(&self.arguments);
+        let in_directory = (self.arguments.iter()).map(|word| environment.path(word, &self.directory));
+        let mut files = TokenCommand(words.cloned().collect()).files(environment);
+        files.extend(in_directory.filter(|path| path.is_file()));
+        files.extend(self.program.clone());
+        files.retain(|path| !path.is_dir());
+        files
+    }
+}

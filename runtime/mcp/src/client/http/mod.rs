@@ -1,0 +1,414 @@
+//! A server over streamable HTTP: each request is an exchange of its own, whose answer is JSON or a stream of events.
+//!
+//! The connections have the TLS settings of all others. Redirects are not followed, because the headers would go to
+//! another server, and proxies of the environment are not used. An answer is bounded before it is parsed, and one that is
+//! compressed is refused, because nothing asks for that.
+
+mod address;
+mod events;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::Value;
+use toolcell_core::error_chain;
+
+use self::events::Events;
+use super::error::{ServerError, excerpt};
+use super::link::MAX_ANSWER_BYTES;
+use super::message::{self, Received};
+use crate::version::Version;
+
+pub(super) use address::parameters;
+pub use address::{Remote, RemoteError, check_header_name, check_url};
+
+/// Maximum size of all events of one stream, in bytes: some messages of the maximum size. A stream that never ends is cut
+/// there.
+pub const MAX_STREAM_BYTES: usize = 8 * MAX_ANSWER_BYTES;
+
+/// Maximum size of the body of a refusal, in bytes. The rest says nothing that is shown.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
+
+/// Maximum size of the identifier of a session, in bytes.
+const MAX_SESSION_ID: usize = 4 << 10;
+
+/// Pause before a closed stream is continued, unless the server states another.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Limits of the pause that a server can state.
+const MIN_RETRY: Duration = Duration::from_millis(100);
+const MAX_RETRY: Duration = Duration::from_secs(30);
+
+/// Maximum number of times that the stream of one request is continued.
+pub(super) const MAX_RESUMES: u32 = 100;
+
+/// Maximum pause before the stream for messages that belong to no request is opened again.
+const MAX_LISTEN_PAUSE: Duration = Duration::from_secs(60);
+
+/// Time for a message that has no answer, such as a notification.
+pub(super) const POST_TIME: Duration = Duration::from_secs(10);
+
+/// Time in which a session is ended.
+const END_TIME: Duration = Duration::from_secs(2);
+
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A request to be sent.
+pub(super) struct Outgoing<'a> {
+    pub(super) id: i64,
+    pub(super) method: &'static str,
+    pub(super) params: &'a Value,
+    /// Arguments that the schema of the tool places in headers.
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+/// Connections to a server, and its session.
+pub(super) struct Endpoint {
+    client: reqwest::Client,
+    remote: Remote,
+    session: Mutex<Session>,
+}
+
+#[derive(Default)]
+struct Session {
+    /// Identifier that the server gave to the session.
+    id: Option<HeaderValue>,
+    /// Version that is spoken; `None` during `initialize`.
+    version: Option<Version>,
+}
+
+/// Form of an answer.
+#[derive(PartialEq)]
+enum Form {
+    Json,
+    Events,
+}
+
+/// Handles a message of the server. Fails if it was one too many.
+pub(super) type Receive<'a> = dyn Fn(Received) -> Result<(), ServerError> + Send + Sync + 'a;
+
+impl Endpoint {
+    pub(super) fn new(client: reqwest::Client, remote: Remote) -> Self {
+        Self {
+            client,
+            remote,
+            session: Mutex::default(),
+        }
+    }
+
+    /// Sets the version of the following messages.
+    pub(super) fn set_version(&self, version: Option<Version>) {
+        self.lock().version = version;
+    }
+
+    /// True if each request is independent, so that closing its answer cancels it.
+    pub(super) fn is_stateless(&self) -> bool {
+        self.lock().version.is_some_and(Version::is_stateless)
+    }
+
+    /// Sends a request, and hands all messages of its answer to `receive`, up to the answer itself.
+    pub(super) async fn request(
+        &self,
+        outgoing: Outgoing<'_>,
+        receive: &Receive<'_>,
+    ) -> Result<(), ServerError> {
+        let Outgoing {
+            id,
+            method,
+            params,
+            headers,
+            body,
+        } = outgoing;
+        let mut request = self.message(method, Some(params)).headers(headers);
+        request = request.body(body);
+        let mut response = self.send(request, method).await?;
+        if method == "initialize" {
+            self.keep_session(&response)?;
+        }
+        if form(&response, method)? == Form::Json {
+            let body = body_of(&mut response, method, MAX_ANSWER_BYTES).await?;
+            return match message::parse(&body) {
+                received @ Received::Answer { id: theirs, .. } if theirs == id => receive(received),
+                _ => Err(ServerError::invalid(method, "is not an answer to it")),
+            };
+        }
+        let mut events = Events::default();
+        let mut size = 0;
+        for _ in 0..=MAX_RESUMES {
+            let is_answered =
+                read_events(
+                    &mut response,
+                    &mut events,
+                    &mut size,
+                    method,
+                    &|received| match received {
+                        Received::Answer { id: theirs, .. } if theirs == id => {
+                            receive(received).map(|()| true)
+                        }
+                        // An answer to another request has no place in this stream.
+                        Received::Answer { .. } => receive(Received::Nonsense).map(|()| false),
+                        other => receive(other).map(|()| false),
+                    },
+                )
+                .await?;
+            if is_answered {
+                return Ok(());
+            }
+            let Some(last) = events.last_id.take().filter(|_| !self.is_stateless()) else {
+                break;
+            };
+            tokio::time::sleep(events.retry.unwrap_or(RETRY).clamp(MIN_RETRY, MAX_RETRY)).await;
+            response = self.listen(Some(&last)).await?;
+            events.restart(last);
+        }
+        Err(ServerError::Cut)
+    }
+
+    /// Sends a message that has no answer.
+    pub(super) async fn post(&self, body: Vec<u8>, method: &'static str) -> Result<(), ServerError> {
+        let request = self.message(method, None).body(body);
+        self.send(request, method).await.map(drop)
+    }
+
+    /// Reads messages that belong to no request, for as long as the server sends them. Returns if it has no such stream.
+    pub(super) async fn follow(&self, receive: &Receive<'_>) -> Result<(), ServerError> {
+        let mut pause = RETRY;
+        let mut last = None;
+        loop {
+            let mut response = match self.listen(last.as_deref()).await {
+                Ok(response) => response,
+                Err(ServerError::Unreachable(_) | ServerError::Cut) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(MAX_LISTEN_PAUSE);
+                    continue;
+                }
+                Err(_) => return Ok(()),
+            };
+            let mut events = Events::default();
+            // An answer has no place here.
+            let receive = |received| match received {
+                Received::Answer { .. } => receive(Received::Nonsense).map(|()| false),
+                other => receive(other).map(|()| false),
+            };
+            let mut size = 0;
+            match read_events(&mut response, &mut events, &mut size, "", &receive).await {
+                Err(error @ ServerError::Flood) => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+            last = events.last_id.or(last);
+            tokio::time::sleep(events.retry.unwrap_or(pause).clamp(MIN_RETRY, MAX_RETRY)).await;
+            pause = (pause * 2).min(MAX_LISTEN_PAUSE);
+        }
+    }
+
+    /// Ends the session at the server, if there is one.
+    pub(super) async fn end(&self) {
+        if self.lock().id.is_none() {
+            return;
+        }
+        let request = self.with_session(self.client.request(Method::DELETE, self.remote.url()));
+        let _ = tokio::time::timeout(END_TIME, request.send()).await;
+        self.lock().id = None;
+    }
+
+    /// Opens a stream of events, from the event after `last`.
+    async fn listen(&self, last: Option<&str>) -> Result<Response, ServerError> {
+        const METHOD: &str = "GET";
+        let mut request = self
+            .with_session(self.client.get(self.remote.url()))
+            .header(ACCEPT, "text/event-stream");
+        if let Some(last) = last {
+            request = request.header(LAST_EVENT, last);
+        }
+        let response = self.send(request, METHOD).await?;
+        match form(&response, METHOD)? {
+            Form::Events => Ok(response),
+            Form::Json => Err(ServerError::invalid(METHOD, "is not a stream of events")),
+        }
+    }
+
+    /// Builds the request that carries a message.
+    fn message(&self, method: &str, params: Option<&Value>) -> RequestBuilder {
+        let mut request = self
+            .with_session(self.client.post(self.remote.url()))
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream");
+        if self.is_stateless() {
+            request = request.header(METHOD, method);
+            let name = params.and_then(|params| {
+                let key = match method {
+                    "tools/call" | "prompts/get" => "name",
+                    "resources/read" => "uri",
+                    _ => return None,
+                };
+                params[key].as_str()
+            });
+            if let Some(name) = name.and_then(address::header_value) {
+                request = request.header(NAME, name);
+            }
+        }
+        request
+    }
+
+    /// Adds the headers of the user, of the session and of the version.
+    fn with_session(&self, request: RequestBuilder) -> RequestBuilder {
+        let session = self.lock();
+        let mut headers = self.remote.headers().clone();
+        if let Some(id) = &session.id {
+            headers.insert(SESSION, id.clone());
+        }
+        // Older versions do not have the header.
+        if let Some(version) = session.version.filter(|version| *version >= Version::V2025_06_18) {
+            headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
+        }
+        request.headers(headers)
+    }
+
+    fn keep_session(&self, response: &Response) -> Result<(), ServerError> {
+        let Some(id) = response.headers().get(SESSION) else {
+            return Ok(());
+        };
+        if id.len() > MAX_SESSION_ID {
+            let reason = format!("has a session identifier of more than {MAX_SESSION_ID} bytes");
+            return Err(ServerError::invalid("initialize", reason));
+        }
+        let mut id = id.clone();
+        id.set_sensitive(true);
+        self.lock().id = Some(id);
+        Ok(())
+    }
+
+    /// Sends a request, and returns its response if it was accepted.
+    async fn send(&self, request: RequestBuilder, method: &'static str) -> Result<Response, ServerError> {
+        let has_session = self.lock().id.is_some();
+        let sent = request.send().await.map_err(|error| {
+            let is_unsent = error.is_connect() || error.is_builder();
+            let error = error.without_url();
+            tracing::debug!(error = error_chain(&error), "a request to an MCP server failed");
+            match is_unsent {
+                true => ServerError::Unreachable(excerpt(&error_chain(&error))),
+                false => ServerError::Cut,
+            }
+        });
+        let mut response = sent?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status.is_redirection() {
+            return Err(ServerError::Redirected(status.as_u16()));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(ServerError::Unauthorized);
+        }
+        let body = body_of(&mut response, method, MAX_REFUSAL_BYTES).await;
+        let told = match body.as_deref().map(message::parse_refusal) {
+            Ok(told) => told,
+            Err(_) => None,
+        };
+        let is_unknown_method = matches!(told, Some((-32601, _)));
+        if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method {
+            self.lock().id = None;
+            return Err(ServerError::SessionLost);
+        }
+        Err(match told {
+            Some((code, message)) => ServerError::Answered {
+                method: method.to_owned(),
+                code,
+                message,
+            },
+            None => ServerError::Status {
+                method: method.to_owned(),
+                status: status.as_u16(),
+            },
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Form of the body of a response.
+fn form(response: &Response, method: &str) -> Result<Form, ServerError> {
+    let headers = response.headers();
+    let encoded = headers.get(CONTENT_ENCODING);
+    if encoded.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(ServerError::invalid(
+            method,
+            "is compressed, which was not asked for",
+        ));
+    }
+    let written = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = written.unwrap_or_default().split(';').next().unwrap_or_default();
+    match essence.trim().to_ascii_lowercase().as_str() {
+        "application/json" => Ok(Form::Json),
+        "text/event-stream" => Ok(Form::Events),
+        other => Err(ServerError::invalid(
+            method,
+            format!(
+                "is neither JSON nor a stream of events, but of type `{}`",
+                excerpt(other)
+            ),
+        )),
+    }
+}
+
+/// Reads a body of at most `limit` bytes.
+async fn body_of(response: &mut Response, method: &str, limit: usize) -> Result<Vec<u8>, ServerError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|_| ServerError::Cut)? {
+        if body.len() + chunk.len() > limit {
+            return Err(ServerError::invalid(
+                method,
+                format!("has more than {limit} bytes"),
+            ));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// Reads events up to the end of the stream, or until `receive` returns true. Returns whether it did.
+async fn read_events(
+    response: &mut Response,
+    events: &mut Events,
+    size: &mut usize,
+    method: &str,
+    receive: &(dyn Fn(Received) -> Result<bool, ServerError> + Send + Sync),
+) -> Result<bool, ServerError> {
+    // A stream that breaks off is one that ends.
+    while let Ok(Some(chunk)) = response.chunk().await {
+        *size += chunk.len();
+        if *size > MAX_STREAM_BYTES {
+            let reason = format!("is a stream of more than {MAX_STREAM_BYTES} bytes");
+            return Err(ServerError::invalid(method, reason));
+        }
+        let mut rest = &chunk[..];
+        while !rest.is_empty() {
+            let (read, data) = events.read(rest).map_err(|events::TooLong| {
+                ServerError::invalid(method, format!("has more than {MAX_ANSWER_BYTES} bytes"))
+            })?;
+            rest = &rest[read..];
+            if let Some(data) = data
+                && receive(message::parse(&data))?
+            {
+                return Ok(true);
+            }
+        }
+        // A server that always has a chunk ready does not keep the thread.
+        tokio::task::consume_budget().await;
+    }
+    Ok(false)
+}

@@ -1,0 +1,191 @@
+//! Requests of one connection that wait for their answers, and what the server sends without being asked.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use toolcell_core::tool::{CallObserver, Progress};
+
+use super::error::{ServerError, excerpt};
+use super::link::MAX_ANSWER_BYTES;
+use super::message::{self, Answer, Received};
+
+/// Maximum number of messages that nobody asked for between two answers: notifications, requests of the server, and
+/// answers that are late or belong to no request.
+pub const MAX_UNASKED: u32 = 10_000;
+
+/// Maximum size of a text in a progress report, in bytes.
+const MAX_PROGRESS_TEXT: usize = 1 << 10;
+
+/// State that the tasks of a connection share.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    pub(super) closed: CancellationToken,
+    /// True once a list of the server changed, until it is read again.
+    pub(super) is_stale: AtomicBool,
+    /// Requests that ran out of time since the last message.
+    pub(super) unanswered: AtomicU32,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) waiting: HashMap<i64, Waiting>,
+    unasked: u32,
+    pub(super) end: Option<ServerError>,
+}
+
+pub(super) struct Waiting {
+    pub(super) method: &'static str,
+    pub(super) answer: oneshot::Sender<Result<Value, ServerError>>,
+    pub(super) observer: Option<Arc<dyn CallObserver>>,
+    pub(super) progress: Option<f64>,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn close(&self, error: ServerError) {
+        let mut state = self.lock();
+        let error = state.end.get_or_insert(error).clone();
+        for (_, waiting) in state.waiting.drain() {
+            let _ = waiting.answer.send(Err(error.clone()));
+        }
+        drop(state);
+        self.closed.cancel();
+    }
+
+    /// Handles a message of the server.
+    pub(super) fn receive(
+        &self,
+        received: Received,
+        outbox: &mpsc::Sender<Vec<u8>>,
+    ) -> Result<(), ServerError> {
+        self.unanswered.store(0, Ordering::Relaxed);
+        let was_asked = match received {
+            Received::Answer { id, answer } => self.deliver(id, answer),
+            Received::Request { id, method } => {
+                // A server that does not read gets no answers.
+                let _ = outbox.try_send(message::response(&id, &method));
+                false
+            }
+            Received::Notification { method, params } => {
+                self.notified(&method, &params);
+                false
+            }
+            Received::Nonsense => false,
+        };
+        match was_asked || self.count_unasked() {
+            true => Ok(()),
+            false => Err(ServerError::Flood),
+        }
+    }
+
+    /// Fails a request that waits. A server that floods loses its connection.
+    pub(super) fn fail(&self, id: i64, error: ServerError) {
+        if matches!(error, ServerError::Flood) {
+            self.close(error);
+        } else if let Some(waiting) = self.lock().waiting.remove(&id) {
+            let _ = waiting.answer.send(Err(error));
+        }
+    }
+
+    /// Counts a message that nobody asked for. Returns `false` if it is one too many.
+    fn count_unasked(&self) -> bool {
+        let mut state = self.lock();
+        state.unasked += 1;
+        state.unasked <= MAX_UNASKED
+    }
+
+    /// Delivers an answer. Returns `false` if no request waits for it.
+    fn deliver(&self, id: i64, answer: Answer) -> bool {
+        let mut state = self.lock();
+        let Some(Waiting {
+            method, answer: to, ..
+        }) = state.waiting.remove(&id)
+        else {
+            return false;
+        };
+        state.unasked = 0;
+        let _ = to.send(match answer {
+            Answer::Result(value) => Ok(value),
+            Answer::Error { code, message } => Err(ServerError::Answered {
+                method: method.to_owned(),
+                code,
+                message,
+            }),
+            Answer::Invalid(reason) => Err(ServerError::invalid(method, reason)),
+        });
+        true
+    }
+
+    /// Fails the only request that waits with a message that was too long to be read. Of several requests it is unknown
+    /// which one it answers.
+    pub(super) fn deliver_too_long(&self) {
+        let only = {
+            let state = self.lock();
+            let mut ids = state.waiting.keys().copied();
+            match (ids.next(), ids.next()) {
+                (Some(only), None) => Some(only),
+                _ => None,
+            }
+        };
+        if let Some(id) = only {
+            let reason = format!("has more than {MAX_ANSWER_BYTES} bytes");
+            self.deliver(id, Answer::Invalid(reason));
+        }
+    }
+
+    fn notified(&self, method: &str, params: &Map<String, Value>) {
+        match method {
+            "notifications/tools/list_changed" => self.is_stale.store(true, Ordering::Relaxed),
+            "notifications/progress" => self.progressed(params),
+            "notifications/message" => {
+                let text = params.get("data").map(Value::to_string).unwrap_or_default();
+                tracing::debug!(message = excerpt(&text), "an MCP server logs");
+            }
+            _ => {}
+        }
+    }
+
+    fn progressed(&self, params: &Map<String, Value>) {
+        let id = params.get("progressToken").and_then(Value::as_i64);
+        let (Some(id), Some(done)) = (id, params.get("progress").and_then(Value::as_f64)) else {
+            return;
+        };
+        let mut state = self.lock();
+        let Some(waiting) = state.waiting.get_mut(&id) else {
+            return;
+        };
+        // The protocol wants it to increase with each notification.
+        if !done.is_finite() || done < 0.0 || waiting.progress.is_some_and(|last| done <= last) {
+            return;
+        }
+        waiting.progress = Some(done);
+        let Some(observer) = waiting.observer.clone() else {
+            return;
+        };
+        drop(state);
+        let message = params.get("message").and_then(Value::as_str);
+        observer.progress(Progress {
+            done: whole(done),
+            total: params.get("total").and_then(Value::as_f64).map(whole),
+            message: message.map(|text| text[..text.floor_char_boundary(MAX_PROGRESS_TEXT)].to_owned()),
+        });
+    }
+}
+
+/// The whole part of a number of steps, which servers may count in fractions.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the conversion saturates"
+)]
+fn whole(steps: f64) -> u64 {
+    steps as u64
+}

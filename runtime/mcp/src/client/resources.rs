@@ -1,0 +1,243 @@
+//! Resources and prompts of a server, as tools: for each of both, one that lists and one that reads. They exist if the
+//! server states the capability.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use toolcell_core::tool::CallObserver;
+
+use super::error::{ServerError, excerpt};
+use super::link::Ask;
+use super::session::Session;
+
+/// Maximum number of entries that a list shows.
+pub const MAX_ENTRIES: usize = 1_000;
+
+/// Request that a tool makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A call of a tool of the server.
+    Call,
+    ListResources,
+    ReadResource,
+    ListPrompts,
+    GetPrompt,
+}
+
+/// Members of an entry that are shown.
+const SHOWN: [&str; 8] = [
+    "uri",
+    "uriTemplate",
+    "name",
+    "title",
+    "description",
+    "mimeType",
+    "size",
+    "arguments",
+];
+
+/// Tools for what a server has beside its own, in the form in which it would list them.
+pub(super) fn tools(capabilities: &Value) -> Vec<(Kind, Value)> {
+    let tool = |kind, name: &str, description: &str, properties: Value, required: &[&str]| {
+        let schema = json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        });
+        let tool = json!({ "name": name, "description": description, "inputSchema": schema });
+        (kind, tool)
+    };
+    let mut tools = Vec::new();
+    if capabilities["resources"].is_object() {
+        tools.push(tool(
+            Kind::ListResources,
+            "list_resources",
+            "Lists the resources of the server, one in each line as JSON, and templates for the URIs of others.",
+            json!({}),
+            &[],
+        ));
+        tools.push(tool(
+            Kind::ReadResource,
+            "read_resource",
+            "Reads a resource of the server by its URI.",
+            json!({ "uri": { "type": "string", "description": "URI as it is listed, or made from a template." } }),
+            &["uri"],
+        ));
+    }
+    if capabilities["prompts"].is_object() {
+        tools.push(tool(
+            Kind::ListPrompts,
+            "list_prompts",
+            "Lists the prompts of the server, one in each line as JSON.",
+            json!({}),
+            &[],
+        ));
+        tools.push(tool(
+            Kind::GetPrompt,
+            "get_prompt",
+            "Returns the messages of a prompt of the server.",
+            json!({
+                "name": { "type": "string", "description": "Name as it is listed." },
+                "arguments": {
+                    "type": "object", "additionalProperties": { "type": "string" },
+                    "description": "Its arguments by name.",
+                },
+            }),
+            &["name"],
+        ));
+    }
+    tools
+}
+
+impl Session {
+    /// Makes the requests of a tool that is none of the server's own. Returns what they say as the result of a call.
+    pub(super) async fn look(
+        &self,
+        kind: Kind,
+        arguments: Map<String, Value>,
+        limit: Duration,
+        observer: Arc<dyn CallObserver>,
+    ) -> Result<Value, ServerError> {
+        let (method, key) = match kind {
+            Kind::ListResources => {
+                let deadline = Instant::now() + limit;
+                let mut entries = self.list("resources/list", "resources", limit).await?;
+                let left = deadline.saturating_duration_since(Instant::now());
+                let templates = self.list("resources/templates/list", "resourceTemplates", left);
+                entries.extend(templates.await?);
+                return Ok(listed(&entries));
+            }
+            Kind::ListPrompts => return Ok(listed(&self.list("prompts/list", "prompts", limit).await?)),
+            Kind::ReadResource => ("resources/read", "contents"),
+            Kind::GetPrompt | Kind::Call => ("prompts/get", "messages"),
+        };
+        let ask = Ask {
+            observer: Some(observer),
+            ..Ask::new(method, Value::Object(arguments), limit)
+        };
+        let mut result = self.ask(ask).await?;
+        let Some(Value::Array(parts)) = result.get_mut(key).map(Value::take) else {
+            return Err(ServerError::invalid(method, format!("has no list of {key}")));
+        };
+        let parts: Vec<Value> = match kind {
+            Kind::ReadResource => (parts.into_iter())
+                .map(|part| json!({ "type": "resource", "resource": part }))
+                .collect(),
+            _ => parts.into_iter().flat_map(message).collect(),
+        };
+        Ok(json!({ "content": parts }))
+    }
+}
+
+/// Entries of a list, one in each line.
+fn listed(entries: &[Value]) -> Value {
+    let mut lines: Vec<String> = entries.iter().take(MAX_ENTRIES).map(line).collect();
+    if entries.len() > MAX_ENTRIES {
+        lines.push(format!("[{} more entries left out]", entries.len() - MAX_ENTRIES));
+    }
+    if lines.is_empty() {
+        lines.push("[the list is empty]".into());
+    }
+    json!({ "content": [{ "type": "text", "text": lines.join("\n") }] })
+}
+
+fn line(entry: &Value) -> String {
+    let shown = SHOWN.iter().filter_map(|key| {
+        let value = match entry.get(key)? {
+            Value::String(text) => json!(excerpt(text)),
+            value => value.clone(),
+        };
+        Some(((*key).to_owned(), value))
+    });
+    Value::Object(shown.collect()).to_string()
+}
+
+/// A message of a prompt, as parts of a result.
+fn message(message: Value) -> Vec<Value> {
+    let role = message["role"].as_str().unwrap_or("message").to_owned();
+    let label = |text: &str| json!({ "type": "text", "text": format!("{}: {text}", excerpt(&role)) });
+    match &message["content"] {
+        content if content["type"] == "text" => vec![label(content["text"].as_str().unwrap_or_default())],
+        content => vec![label(""), content.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::{Content, ToolError};
+
+    use super::*;
+    use crate::client::testing::{Does, Scripted, Seen, call_with, polite, result};
+
+    /// A server with resources and prompts.
+    fn scripted() -> Scripted {
+        Scripted::new(|_, message| match message["method"].as_str() {
+            Some("initialize") => vec![result(
+                message,
+                json!({"protocolVersion": "2025-06-18", "capabilities": {"resources": {}, "prompts": {}}}),
+            )],
+            Some("resources/list") => match message["params"]["cursor"].as_str() {
+                None => vec![result(
+                    message,
+                    json!({"resources": [{"uri": "x:1", "name": "one", "odd": 1}], "nextCursor": "2"}),
+                )],
+                Some(_) => vec![result(
+                    message,
+                    json!({"resources": [{"uri": "x:2", "name": "y".repeat(2_000)}]}),
+                )],
+            },
+            Some("prompts/list") => {
+                let prompts = vec![json!({"name": "p"}); MAX_ENTRIES + 1];
+                vec![result(message, json!({ "prompts": prompts }))]
+            }
+            Some("resources/read") => match message["params"]["uri"].as_str() {
+                Some("x:1") => vec![result(
+                    message,
+                    json!({"contents": [{"uri": "x:1", "text": "first"}, {"uri": "x:1", "blob": "/wA=", "mimeType": "image/png"}]}),
+                )],
+                Some("x:odd") => vec![result(message, json!({"contents": 1}))],
+                _ => vec![Does::Say(
+                    json!({"id": message["id"], "error": {"code": -32002, "message": "not found"}}),
+                )],
+            },
+            Some("prompts/get") => vec![result(
+                message,
+                json!({"messages": [{"role": "user", "content": {"type": "text", "text": format!("Review {}.", message["params"]["arguments"]["file"])}}]}),
+            )],
+            _ => polite(message, &[]),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn resources_and_prompts_are_listed_and_read() {
+        let scripted = scripted();
+        let server = scripted.start().await;
+        let look = async |tool: &str, arguments: Value| {
+            let called = call_with(&server, tool, arguments, Arc::new(Seen::default())).await;
+            called.into_result()
+        };
+        let text = |result: &toolcell_core::CallResult| match &result.content[0] {
+            Content::Text { text } => text.clone(),
+            other => panic!("{other:?}"),
+        };
+        let listed = text(&look("_list_resources", json!({})).await.unwrap());
+        let lines: Vec<&str> = listed.lines().collect();
+        assert_eq!(lines[0], r#"{"name":"one","uri":"x:1"}"#);
+        assert!(lines.len() == 2 && lines[1].len() < 1_100, "{listed}");
+        let read = look("_read_resource", json!({"uri": "x:1"})).await.unwrap();
+        assert_eq!(text(&read), "first");
+        assert!(matches!(&read.content[1], Content::Blob(blob) if blob.data == [255, 0]));
+        let prompts = text(&look("_list_prompts", json!({})).await.unwrap());
+        assert_eq!(prompts.lines().count(), MAX_ENTRIES + 1);
+        assert!(prompts.ends_with("[1 more entries left out]"));
+        let prompt = look("_get_prompt", json!({"name": "p", "arguments": {"file": "a"}})).await;
+        assert_eq!(text(&prompt.unwrap()), "user: Review \"a\".");
+        for (uri, why) in [("x:odd", "has no list of contents"), ("x:gone", "not found")] {
+            let error = look("_read_resource", json!({ "uri": uri })).await.unwrap_err();
+            assert!(
+                matches!(&error, ToolError::Failed { message } if message.contains(why)),
+                "{error}"
+            );
+        }
+    }
+}
