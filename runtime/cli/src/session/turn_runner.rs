@@ -88,7 +88,9 @@ impl TurnRunner {
                 log.event(event);
             }
         };
+        let silence = self.console.silence();
         let report = session.run(start, &sink, cancel).await;
+        drop(silence);
         if let Some(error) = log.and_then(|log| log.error()) {
             self.console.note(text!("the log is incomplete: {}", error));
         }
