@@ -254,6 +254,27 @@ fn answer_fits_schema_of_file_or_is_asked_for_again() {
 }
 
 #[test]
+fn answer_that_never_fits_schema_is_not_on_standard_output() {
+    let user = User::new();
+    let schema = json!({ "type": "object", "required": ["words"] });
+    user.file("schema.json", schema.to_string());
+    let ask = json!({ "name": "ask_question", "arguments": { "question": "Which text?" } });
+    for (step, flags, code, why) in [
+        (json!({ "text": "Three." }), &[][..], 1, "the same error occurred"),
+        (json!({ "text": "Three." }), &["--max-steps", "1"], 5, "limit of 1 step"),
+        (json!({ "calls": [ask] }), &["--preset", "stepwise"], 1, "asked a question"),
+    ] {
+        let steps = vec![step; 12];
+        user.file("script.json", json!({ "steps": steps }).to_string());
+        let seen = user
+            .run_script(&[&["--schema", "schema.json"], flags].concat())
+            .ended(code);
+        assert_eq!(seen.stdout, "", "{}", seen.stderr);
+        assert!(seen.stderr.contains(why), "{}", seen.stderr);
+    }
+}
+
+#[test]
 fn file_that_flags_deny_is_not_attached() {
     let (user, server) = user();
     user.file("private/key", "secret");

@@ -151,12 +151,13 @@ impl TurnRunner {
         let id = session.id();
         let report = report.map_err(|error| cannot_go_on(id, error))?;
         let on_limit = self.setup.agent.policy().on_limit;
-        let mut ended = match failure::best_effort(&report, on_limit) {
+        let has_schema = self.setup.has_schema;
+        let mut ended = match failure::best_effort(&report, on_limit, has_schema) {
             Some(notice) => {
                 self.console.note(notice);
                 Ok(Exit::Ok)
             }
-            None => failure::of_outcome(&report.outcome),
+            None => failure::of_report(&report, has_schema),
         };
         if let TurnOutcome::Budget { .. } = report.outcome {
             let hint = self.setup.budget_hints.of(&session.state().spent());
@@ -170,6 +171,9 @@ impl TurnRunner {
                 self.console
                     .note(text!("to answer: toolcell session resume {} \"…\"", id));
                 Ok(exit)
+            }
+            (TurnOutcome::Asked { .. }, Err(failure)) => {
+                Err(failure.hint(text!("to answer: toolcell session resume {} \"…\"", id)))
             }
             (TurnOutcome::AwaitingApproval { .. }, Err(failure)) => {
                 Err(failure.hint(text!("to decide: toolcell session resume {}", id)))
