@@ -79,6 +79,25 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
+/// Checks the settings of the provider and of its fallback profiles, without their keys and files.
+///
+/// # Errors
+/// Returns the error of [`choose`] about them.
+pub(crate) fn check(
+    settings: &ProviderSettings,
+    profiles: &BTreeMap<String, ProviderSettings>,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    settings.check_for(name(settings, environment).0)?;
+    let fallback = settings.fallback.iter();
+    for (named, by) in fallback.flat_map(|by| by.value.0.iter().map(move |name| (name, by))) {
+        let profile = settings.with(find(profiles, named, by)?);
+        (profile.check_for(name(&profile, environment).0))
+            .map_err(|failure| failure.why(text!("it is the profile `{}`, a fallback", named)))?;
+    }
+    Ok(())
+}
+
 fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
     let (name, origin) = name(settings, environment);
     settings.check_for(name)?;
@@ -212,7 +231,7 @@ fn apply(
                     env,
                     name
                 );
-                let failure = Failure::new(Exit::Provider, unset);
+                let failure = Failure::new(Exit::Config, unset);
                 let origin = settings.headers.as_ref().map(|headers| headers.origin.point_at());
                 match origin {
                     Some(origin) => failure.why(origin),
