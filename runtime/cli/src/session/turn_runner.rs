@@ -160,7 +160,7 @@ impl TurnRunner {
             None => failure::of_report(&report, has_schema),
         };
         if let TurnOutcome::Budget { .. } = report.outcome {
-            let hint = self.setup.budget_hints.of(&session.state().spent());
+            let hint = self.setup.budget_hints.of(&session.state().spent(), session.request_tokens());
             ended = ended.map_err(|failure| failure.hints(hint));
         }
         if !self.setup.is_kept {
