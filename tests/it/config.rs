@@ -785,7 +785,9 @@ fn config_check_refuses_settings_that_run_refuses() {
         ("[provider]\nreasoning = \" \"\n", "the setting `reasoning` of the provider is empty"),
     ] {
         let mut user = User::new();
-        user.configure(toml).var("OPENAI_API_KEY", "k");
+        user.configure(toml);
+        user.file("x", r#"{"steps": [{"text": "x"}]}"#);
+        user.var("OPENAI_API_KEY", "k");
         for command in [&["config", "check"][..], &["run", "x", "--tool", "text"]] {
             let seen = user.run(command).ended(3);
             assert!(seen.stderr.contains(part), "{command:?}: {}", seen.stderr);

@@ -55,7 +55,7 @@ declare_settings! {
     /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
     name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
 
-    /// Profile of `[profiles]` whose settings replace those of this table.
+    /// Profile of `[profiles]`, whose settings replace those of `[provider]`.
     profile: String, flag("--profile", "NAME"), variable("TOOLCELL_PROFILE");
 
     /// Profiles whose models answer, in this order, when the model cannot be reached, is overloaded, refuses the key, has no

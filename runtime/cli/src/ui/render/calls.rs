@@ -140,7 +140,7 @@ pub(crate) fn log(console: &Console, call: Option<&Text>, line: &LogLine) -> io:
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::CallRequest;
+    use toolcell_core::message::CallRequest;
 
     use super::*;
 

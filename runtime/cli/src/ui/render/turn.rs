@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use toolcell_core::event::{Event, EventSink, NoticeLevel};
+use toolcell_core::event::{Event, EventSink, NoticeLevel, TurnOutcome};
 use toolcell_core::{ApprovalCause, CallResult, Receipt};
 
 use super::calls::{CallNames, arguments_of, log, path, said};
@@ -14,7 +14,7 @@ use super::output::Output;
 use super::{Activity, Console, content, receipt, usage};
 use crate::config::units::Span;
 use crate::ui::hints::AllowHints;
-use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Own, STRONG, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Own, STRONG, Text, WARN, inert_line, text};
 
 /// Hint for the first refusal without a terminal.
 const UNATTENDED: &str = "run it at a terminal to be asked, or decide in advance with `[approval] rules` in your own \
@@ -55,6 +55,8 @@ struct State {
     names: CallNames,
     /// Text of the current step that was already streamed.
     streamed: String,
+    /// Text of the last step with one before the current step.
+    last_text: String,
     reasoning_open: bool,
     shown_unattended: bool,
     /// Cause of the last question.
@@ -120,8 +122,13 @@ impl TurnView {
                 state.started = Some(Instant::now());
                 state.calls = 0;
                 state.names.clear();
+                state.streamed.clear();
+                state.last_text.clear();
             }
             Event::StepStarted { .. } => {
+                if !state.streamed.trim().is_empty() {
+                    state.last_text = std::mem::take(&mut state.streamed);
+                }
                 state.streamed.clear();
                 if self.is_recorded {
                     return Ok(());
@@ -291,6 +298,7 @@ impl TurnView {
                 _ => self.mark(BAD, "!", text.clone())?,
             },
             Event::TurnFinished {
+                outcome,
                 text,
                 steps,
                 usage: used,
@@ -303,6 +311,14 @@ impl TurnView {
                 self.end_text(&mut state)?;
                 self.answer(&state, text, result.as_ref())?;
                 self.end_text(&mut state)?;
+                if let TurnOutcome::Asked { suggestions, .. } = outcome
+                    && !self.only_answer
+                {
+                    for suggestion in suggestions {
+                        self.stream(&format!("- {}", inert_line(suggestion)))?;
+                        self.end_text(&mut state)?;
+                    }
+                }
                 let mut parts = vec![
                     count(*steps, "step", "steps"),
                     count(state.calls, "call", "calls"),
@@ -387,7 +403,16 @@ impl TurnView {
 
     /// Shows what of an answer was not streamed.
     fn answer(&self, state: &State, text: &str, result: Option<&Value>) -> io::Result<()> {
-        let is_shown = text.trim().is_empty() || state.streamed.trim() == text.trim();
+        let last = match state.streamed.trim() {
+            "" => state.last_text.trim(),
+            streamed => streamed,
+        };
+        // An answer that the loop composed ends with the last text of the model.
+        let rest = match text.trim_end().strip_suffix(last) {
+            Some(rest) if !last.is_empty() && !self.only_answer => rest.trim_end(),
+            _ => text,
+        };
+        let is_shown = rest.trim().is_empty();
         match result {
             // A program reads the answer; this one does not fit the schema.
             None if self.only_answer && !is_shown => self.console.write(|s| {
@@ -395,14 +420,14 @@ impl TurnView {
                 s.err.line(set_apart(Text::foreign(text)))
             }),
             // Text that the loop created, or that arrived in one piece, was not streamed.
-            None if !is_shown => self.stream(text),
+            None if !is_shown => self.stream(rest),
             None => Ok(()),
             // An answer by a schema is the result itself.
-            Some(result) if is_text(result, text) && !is_shown => self.stream(text),
+            Some(result) if is_text(result, text) && !is_shown => self.stream(rest),
             Some(result) if is_text(result, text) => Ok(()),
             Some(result) => {
                 if !is_shown && !self.only_answer {
-                    self.stream(text)?;
+                    self.stream(rest)?;
                     self.console.write(|s| {
                         s.out.end_stream()?;
                         s.end_open_line()
