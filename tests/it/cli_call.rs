@@ -469,3 +469,25 @@ fn file_name_that_is_not_utf8_hides_no_other_file() {
         assert!(found.stdout.contains(name), "{name}: {}", found.stdout);
     }
 }
+
+#[test]
+fn limit_that_a_tool_sees_as_an_error_is_a_limit_with_a_hint() {
+    let user = User::new();
+    let call = |limit: &str| {
+        user.run(&[
+            "call",
+            "files_write",
+            r#"{"path": "out.txt", "content": "twelve bytes"}"#,
+            "--grant",
+            "write=.",
+            "--limit",
+            limit,
+        ])
+    };
+    for (limit, hint) in [("file_bytes=5", "file_bytes="), ("file_count=0", "file_count=")] {
+        let seen = call(limit).ended(5);
+        let hint = format!("raise the limit with --limit files:{hint}");
+        assert!(seen.stderr.contains(&hint), "{}", seen.stderr);
+    }
+    call("file_bytes=1KiB").ended(0);
+}

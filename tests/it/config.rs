@@ -765,3 +765,56 @@ fn config_show_names_the_defaults_of_the_provider() {
     );
     assert!(show("anthropic", "provider.temperature").contains("none"));
 }
+
+#[test]
+fn config_check_refuses_settings_that_run_refuses() {
+    for (toml, part) in [
+        (
+            "[provider]\nname = \"responses\"\nseed = 1\n",
+            "provider `responses` does not use `seed`",
+        ),
+        (
+            "[provider]\nname = \"scripted\"\nmodel = \"x\"\nfallback = [\"p\"]\n[profiles.p]\nname = \"responses\"\nstop = [\"a\"]\n",
+            "does not use `stop`",
+        ),
+        (
+            "[agents.a]\ndescription = \"d\"\n[agents.a.provider]\nname = \"responses\"\nmodel = \"m\"\nseed = 1\n",
+            "it is for the agent `a`",
+        ),
+        (
+            "[provider]\nmodel = \"\"\n",
+            "the setting `model` of the provider is empty",
+        ),
+        (
+            "[provider]\nreasoning = \" \"\n",
+            "the setting `reasoning` of the provider is empty",
+        ),
+    ] {
+        let mut user = User::new();
+        user.configure(toml);
+        user.file("x", r#"{"steps": [{"text": "x"}]}"#);
+        user.var("OPENAI_API_KEY", "k");
+        for command in [&["config", "check"][..], &["run", "x", "--tool", "text"]] {
+            let seen = user.run(command).ended(3);
+            assert!(seen.stderr.contains(part), "{command:?}: {}", seen.stderr);
+        }
+    }
+    let user = User::new();
+    for flags in [["--model", ""], ["--reasoning", " "], ["--system", ""]] {
+        let seen = user.run(&[&["run", "x"][..], &flags].concat()).ended(2);
+        assert!(seen.stderr.contains("empty"), "{}", seen.stderr);
+    }
+}
+
+#[test]
+fn absent_variable_of_a_header_is_an_error_of_the_configuration() {
+    let user = User::new();
+    user.configure("[provider]\nname = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:9\"\nheaders = { X-Key = { env = \"ABSENT\" } }\n");
+    let seen = user.run(&["run", "x"]).ended(3);
+    for part in [
+        "the variable `ABSENT` for the header `X-Key`",
+        "hint: set it: export ABSENT=",
+    ] {
+        assert!(seen.stderr.contains(part), "{}", seen.stderr);
+    }
+}

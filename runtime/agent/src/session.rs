@@ -135,6 +135,11 @@ impl Session {
         &self.state.messages
     }
 
+    /// Estimated tokens of the next request: the conversation, the system prompt and the tools.
+    pub fn request_tokens(&self) -> u64 {
+        self.state.request_tokens(self.definition.machine.overhead)
+    }
+
     /// True if the last turn is open: waiting for an approval, or interrupted.
     pub fn is_open(&self) -> bool {
         self.state.turn.is_some()

@@ -15,3 +15,4 @@ mod scratch;
 mod session;
 mod session_in_use;
 mod turn;
+mod typing;

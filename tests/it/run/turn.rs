@@ -86,9 +86,9 @@ fn words_of_models_and_tools_are_set_apart_on_call_lines() {
     for start in [
         "● `echo  · approved by you` {}",
         "✗ `echo  · approved by you` │ ",
-        "● text_count │ ✓ allowed by your configuration",
-        "✗ text_count │ ",
-        "✓ text_count │ {",
+        "● text_count (1 of 2) │ ✓ allowed by your configuration",
+        "✗ text_count (1 of 2) │ ",
+        "✓ text_count (2 of 2) │ {",
     ] {
         assert!(
             lines.iter().any(|line| line.starts_with(start)),

@@ -11,7 +11,7 @@ use crate::agent::{model, prices, system_prompt};
 use crate::components::data_flow;
 use crate::components::loader::Loaded;
 use crate::config::layers::profiles::find;
-use crate::config::{AgentSettings, Settings};
+use crate::config::{AgentSettings, ProviderSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::servers::{Running, Servers};
@@ -99,6 +99,18 @@ pub(crate) fn offer(
     Ok(main)
 }
 
+/// Returns the settings of the provider of a subagent.
+///
+/// # Errors
+/// Returns an error if there is no such profile.
+pub(crate) fn provider(agent: &AgentSettings, settings: &Settings) -> Result<ProviderSettings, Failure> {
+    let mut provider = settings.provider.clone();
+    if let Some(profile) = &agent.provider.profile {
+        provider = provider.with(find(&settings.profiles, &profile.value, profile)?);
+    }
+    Ok(provider.with(&agent.provider))
+}
+
 fn one(
     agent: &AgentSettings,
     settings: &Settings,
@@ -107,11 +119,7 @@ fn one(
     rules: &SharedRules,
     environment: &Environment,
 ) -> Result<Agent, Failure> {
-    let mut provider = settings.provider.clone();
-    if let Some(profile) = &agent.provider.profile {
-        provider = provider.with(find(&settings.profiles, &profile.value, profile)?);
-    }
-    let provider = provider.with(&agent.provider);
+    let provider = provider(agent, settings)?;
     let chosen = model::choose(&provider, &settings.profiles, &settings.prices, environment)?;
     let prices = prices::of(&chosen, &agent.budget, &settings.prices, environment)?;
     let mut policy = LoopPolicy {

@@ -204,6 +204,12 @@ fn end(
     let exit = match &error {
         ToolError::InvalidArguments { .. } | ToolError::UnknownTool { .. } => Exit::Usage,
         ToolError::Denied { .. } => Exit::Denied,
+        // It reached a limit that its tool saw as an error.
+        ToolError::Failed { .. } | ToolError::Unavailable { .. } | ToolError::Crashed { .. }
+            if !denied && hints.is_beyond_quota(name, &receipt) =>
+        {
+            Exit::Limit
+        }
         ToolError::Failed { .. } if denied => Exit::Denied,
         ToolError::Limit { .. } => Exit::Limit,
         ToolError::Cancelled => Exit::Cancelled,

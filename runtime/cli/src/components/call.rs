@@ -11,7 +11,7 @@ use toolcell_core::{CallContext, CallResult, Receipt, Tool, ToolCall, ToolError}
 
 use crate::components::loader::Loaded;
 use crate::error::{Exit, Failure};
-use crate::ui::render::{Activity, Console, turn};
+use crate::ui::render::{Activity, Console, calls};
 use crate::ui::terminal::text;
 
 /// Returns the tool of a component by its name; without one its only tool, or that with the name of the component.
@@ -128,7 +128,7 @@ struct ConsoleObserver {
 impl CallObserver for ConsoleObserver {
     fn log(&self, line: LogLine) {
         if line.level >= LogLevel::Info {
-            let _ = turn::log(&self.console, &line);
+            let _ = calls::log(&self.console, None, &line);
         }
     }
 

@@ -7,9 +7,9 @@ use toolcell_core::{Message, StoreError};
 
 use crate::agent::setup::AgentSetup;
 use crate::environment::Environment;
-use crate::error::{Exit, FREE_SPACE, Failure};
+use crate::error::{Exit, Failure};
 use crate::session::in_use::{self, Mark};
-use crate::session::store::SET_ASIDE;
+use crate::session::store::defect;
 use crate::ui::escape;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::lines::JsonLines;
@@ -27,6 +27,8 @@ pub(crate) struct TurnRunner {
     json: bool,
     output: Output,
     interrupts: Interrupts,
+    /// True in a chat, in which the session goes on at the next prompt.
+    is_chat: bool,
 }
 
 impl TurnRunner {
@@ -41,7 +43,14 @@ impl TurnRunner {
             json,
             output,
             interrupts: Interrupts::watch(console.clone()),
+            is_chat: false,
         }
+    }
+
+    /// Sets that the session goes on at a prompt, so that hints name the commands of a chat.
+    pub(crate) fn in_chat(mut self) -> Self {
+        self.is_chat = true;
+        self
     }
 
     /// Replaces the agent of further turns.
@@ -88,7 +97,9 @@ impl TurnRunner {
                 log.event(event);
             }
         };
+        let silence = self.console.silence();
         let report = session.run(start, &sink, cancel).await;
+        drop(silence);
         if let Some(error) = log.and_then(|log| log.error()) {
             self.console.note(text!("the log is incomplete: {}", error));
         }
@@ -149,25 +160,39 @@ impl TurnRunner {
         let id = session.id();
         let report = report.map_err(|error| cannot_go_on(id, error))?;
         let on_limit = self.setup.agent.policy().on_limit;
-        let mut ended = match failure::best_effort(&report, on_limit) {
+        let has_schema = self.setup.has_schema;
+        let mut ended = match failure::best_effort(&report, on_limit, has_schema) {
             Some(notice) => {
                 self.console.note(notice);
                 Ok(Exit::Ok)
             }
-            None => failure::of_outcome(&report.outcome),
+            None => failure::of_report(&report, has_schema, self.setup.key_source.as_ref()),
         };
         if let TurnOutcome::Budget { .. } = report.outcome {
-            let hint = self.setup.budget_hints.of(&session.state().spent());
+            let hint = self
+                .setup
+                .budget_hints
+                .of(&session.state().spent(), session.request_tokens());
             ended = ended.map_err(|failure| failure.hints(hint));
         }
         if !self.setup.is_kept {
             return ended;
+        }
+        if self.is_chat {
+            let is_pending = matches!(report.outcome, TurnOutcome::AwaitingApproval { .. });
+            return match ended {
+                Err(failure) if is_pending => Err(failure.hint("to decide: /resume")),
+                ended => ended,
+            };
         }
         match (&report.outcome, ended) {
             (TurnOutcome::Asked { .. }, Ok(exit)) => {
                 self.console
                     .note(text!("to answer: toolcell session resume {} \"…\"", id));
                 Ok(exit)
+            }
+            (TurnOutcome::Asked { .. }, Err(failure)) => {
+                Err(failure.hint(text!("to answer: toolcell session resume {} \"…\"", id)))
             }
             (TurnOutcome::AwaitingApproval { .. }, Err(failure)) => {
                 Err(failure.hint(text!("to decide: toolcell session resume {}", id)))
@@ -241,15 +266,15 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
             Some("`toolcell session list` shows the names".to_owned()),
         ),
         StoreError::Exists { .. } => (Exit::Usage, "the session cannot be used", None),
-        StoreError::Failed { .. } => (
-            Exit::Io,
-            "the session could not be saved or read",
-            if toolcell_store::is_damaged(&error) {
-                Some(SET_ASIDE.to_owned())
-            } else {
-                toolcell_store::is_full(&error).then(|| FREE_SPACE.to_owned())
-            },
-        ),
+        StoreError::Failed { .. } => {
+            let (why, hint) = defect(&error);
+            let failure = Failure::new(Exit::Io, "the session could not be saved or read");
+            let failure = match why {
+                Some(why) => failure.why(why),
+                None => failure,
+            };
+            return failure.because(error).hints(hint);
+        }
         _ => (Exit::Internal, "the session cannot be used", None),
     };
     Failure::new(exit, what).because(error).hints(hint)

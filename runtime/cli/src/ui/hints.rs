@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use toolcell_agent::budget::{Prices, Spent};
 use toolcell_core::policy::DirAccess;
+use toolcell_core::provider::Usage;
 use toolcell_core::receipt::Denial;
 use toolcell_core::{Grant, Limit, Limits, Receipt, ToolError};
 use toolcell_sandbox::Ability;
@@ -23,6 +24,9 @@ const DIRECTORIES: &str = "directories";
 
 /// Denials in a receipt of a tool that wanted a socket, or to look up a name.
 const SOCKETS: [&str; 2] = ["socket", "dns"];
+
+/// Limits that the tool of a call sees as errors, so that they end no call.
+const QUOTAS: [&str; 4] = ["http_requests", "http_body", "file_bytes", "file_count"];
 
 /// Words by which an error says that a file was not found: those of the SDK, of C libraries, Rust, Go, Python and
 /// JavaScript. Interpreters look for files on other occasions, too, such as the source lines of a stack trace.
@@ -115,7 +119,27 @@ impl AllowHints {
     pub(crate) fn of(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
         let mut hints = self.of_denials(tool, receipt, error);
         hints.extend(error.and_then(|error| self.of_limit(tool, receipt, error)));
+        hints.extend(self.of_quotas(tool, receipt));
         hints
+    }
+
+    /// True if the call went beyond a limit that its tool saw as an error.
+    pub(crate) fn is_beyond_quota(&self, tool: &str, receipt: &Receipt) -> bool {
+        !self.of_quotas(tool, receipt).is_empty()
+    }
+
+    /// Returns hints that raise the limits which the tool of this call saw as errors.
+    fn of_quotas(&self, tool: &str, receipt: &Receipt) -> Vec<String> {
+        let Some(known) = self.tools.get(tool) else {
+            return Vec::new();
+        };
+        let exceeded = QUOTAS.into_iter().filter_map(|name| {
+            let limit = limits::get(&known.limits, name);
+            let target = Limits::too_much(name, limit);
+            let is_exceeded = receipt.denials.iter().any(|denial| denial.target == target);
+            is_exceeded.then(|| self.raise(known, name, limits::exactly(name, larger(name, limit))))
+        });
+        exceeded.collect()
     }
 
     /// Returns hints that allow the denied accesses of this call.
@@ -166,10 +190,15 @@ impl AllowHints {
             return None;
         };
         let known = self.tools.get(tool)?;
-        let component = &known.component;
         let (name, value) = limit_setting(limit, receipt, &known.limits)?;
+        Some(self.raise(known, name, value))
+    }
+
+    /// Returns the flag and the configuration line that set a limit.
+    fn raise(&self, known: &Known, name: &str, value: String) -> String {
+        let component = &known.component;
         let flag = value.replace(' ', "");
-        Some(match self.user_file.as_deref().filter(|_| known.configured) {
+        match self.user_file.as_deref().filter(|_| known.configured) {
             // A flag without a name does not apply to a component of a project.
             None if component.starts_with(PROJECT) => format!(
                 "raise the limit with --limit {}",
@@ -184,7 +213,7 @@ impl AllowHints {
                 escape::shell(&format!("{component}:{name}={flag}")),
                 escape::toml(&value)
             ),
-        })
+        }
     }
 
     /// Returns one sentence per denial of a hook, with the configuration line that would allow it, or the denial that
@@ -230,8 +259,9 @@ impl BudgetHints {
 
     /// Returns a flag and a configuration line with twice the allowed or used amount, for the first exhausted budget,
     /// or else for the one with the highest share in use: time may run out while a turn waits, and the rest may not
-    /// suffice for another request.
-    pub(crate) fn of(&self, spent: &Spent) -> Option<String> {
+    /// suffice for another request. Of tokens and cost it is at least twice what the session has used and the next request,
+    /// of `request` tokens, needs.
+    pub(crate) fn of(&self, spent: &Spent, request: u64) -> Option<String> {
         let used = |named: NamedBudget| match named.name {
             "fuel" => spent.fuel,
             "wall" => spent.wall_ms,
@@ -241,16 +271,33 @@ impl BudgetHints {
             "tokens" => spent.tokens(),
             _ => self.prices.map_or(0, |prices| spent.cost_micros(&prices)),
         };
-        let share = |named: NamedBudget| u128::from(used(named)) * 1_000 / u128::from(named.value.max(1));
+        // Of a request with an answer of usual length.
+        let next = Usage {
+            input: request,
+            output: ANSWER_TOKENS,
+            ..Usage::default()
+        };
+        let needed = |named: NamedBudget| match named.name {
+            "tokens" => used(named).saturating_add(next.input).saturating_add(next.output),
+            "cost" => {
+                let next = self.prices.map_or(0, |prices| prices.cost_micros(&next));
+                used(named).saturating_add(next)
+            }
+            _ => used(named),
+        };
+        let share = |named: NamedBudget| u128::from(needed(named)) * 1_000 / u128::from(named.value.max(1));
         let is_used_up = |named: NamedBudget| used(named) >= named.value;
         let (named, origin) = self
             .budget
             .all()
             .find(|(named, _)| is_used_up(*named))
             .or_else(|| self.budget.all().max_by_key(|(named, _)| share(*named)))?;
-        let used = used(named);
+        let twice = named.value.max(needed(named)).max(1).saturating_mul(2);
         let more = NamedBudget {
-            value: named.value.max(used).max(1).saturating_mul(2),
+            value: match named.name {
+                "tokens" | "cost" => rounded(twice),
+                _ => twice,
+            },
             ..named
         };
         let file = match origin {
@@ -263,6 +310,15 @@ impl BudgetHints {
             more.line()
         ))
     }
+}
+
+/// Tokens of an answer of usual length.
+const ANSWER_TOKENS: u64 = 1_000;
+
+/// Rounds up to three digits, so that the proposed number is easy to read.
+fn rounded(number: u64) -> u64 {
+    let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(2));
+    number.checked_next_multiple_of(unit).unwrap_or(number)
 }
 
 /// Returns the setting behind a limit, and a value for it: what the call needed, as far as its receipt says, or else twice
@@ -286,10 +342,17 @@ fn limit_setting(limit: &Limit, receipt: &Receipt, limits: &Limits) -> Option<(&
         (Limit::Memory(_), 1..) if receipt.needed_memory > value.saturating_mul(2) => {
             round_up(receipt.needed_memory)
         }
-        (_, 0) => limits::get(&Limits::default(), name),
-        (_, value) => value.saturating_mul(2),
+        (_, value) => larger(name, value),
     };
     Some((name, limits::exactly(name, more)))
+}
+
+/// Returns twice a limit, or the default of a limit of 0.
+fn larger(name: &'static str, limit: u64) -> u64 {
+    match limit {
+        0 => limits::get(&Limits::default(), name),
+        limit => limit.saturating_mul(2),
+    }
 }
 
 /// Rounds bytes up to whole KiB, and from 1 MiB on to whole MiB.
@@ -345,6 +408,65 @@ mod tests {
             let setting = limit_setting(&Limit::WallTimeMs(wall), &Receipt::default(), &limits);
             assert_eq!(setting.is_some(), is_own, "{wall}");
         }
+    }
+
+    #[test]
+    fn limits_that_a_tool_sees_as_errors_have_hints() {
+        let known = Known {
+            component: "x".into(),
+            configured: false,
+            without_files: false,
+            limits: Limits::default(),
+            https_only: Vec::new(),
+        };
+        let hints = AllowHints {
+            tools: BTreeMap::from([("x".into(), known)]),
+            user_file: None,
+        };
+        for (name, hint) in [
+            ("http_requests", "http_requests=128"),
+            ("http_body", "http_body=32MiB"),
+            ("file_bytes", "file_bytes=512MiB"),
+            ("file_count", "file_count=20k"),
+        ] {
+            let denial = |limit: u64| Denial {
+                what: "file".into(),
+                target: Limits::too_much(name, limit),
+                allow_with: None,
+                denied_by: None,
+            };
+            let limit = limits::get(&Limits::default(), name);
+            let receipt = |limit| Receipt {
+                denials: vec![denial(limit)],
+                ..Receipt::default()
+            };
+            let shown = hints.of("x", &receipt(limit), None);
+            assert_eq!(shown, [format!("raise the limit with --limit {hint}")]);
+            // The rest of another limit.
+            assert_eq!(hints.of("x", &receipt(limit - 1), None), [] as [&str; 0]);
+        }
+    }
+
+    #[test]
+    fn budget_of_tokens_in_a_hint_suffices_for_the_next_request() {
+        let mut budget = SourcedBudget::default();
+        budget.set(
+            NamedBudget {
+                name: "tokens",
+                value: 500,
+            },
+            Origin::Default,
+        );
+        let hints = BudgetHints {
+            budget,
+            prices: None,
+            user_file: "c.toml".into(),
+        };
+        let mut spent = Spent::default();
+        let of = |spent: &Spent| hints.of(spent, 9_000).unwrap();
+        assert!(of(&spent).contains("--budget tokens=20k"), "{}", of(&spent));
+        spent.usage.input = 20_123;
+        assert!(of(&spent).contains("--budget tokens=60300"), "{}", of(&spent));
     }
 
     #[test]

@@ -184,6 +184,19 @@ impl Limits {
     pub fn wall_time(&self) -> Duration {
         Duration::from_millis(self.wall_ms)
     }
+
+    /// Returns the target of the [`Denial`](crate::receipt::Denial) in the receipt of a call that went beyond one of the
+    /// limits which its guest sees as an error: `http_requests`, `http_body`, `file_bytes` or `file_count`. No path and no URL
+    /// looks like it.
+    pub fn too_much(name: &str, limit: u64) -> String {
+        let unit = match name {
+            "http_requests" => "requests in one call",
+            "http_body" => "bytes in the body of one response",
+            "file_bytes" => "bytes written in one call",
+            _ => "files created in one call",
+        };
+        format!("more than {limit} {unit}")
+    }
 }
 
 impl Policy {

@@ -9,9 +9,11 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+use toolcell_core::policy::Limits;
 use wasmtime_wasi_http::Error;
 
 use crate::cell::memory::Reservation;
+use crate::cell::receipt::ReceiptRecorder;
 
 /// Maximum size of one write to a request body, in bytes. Two such pieces can be queued for each request of a guest.
 pub(crate) const BODY_CHUNK: usize = 64 << 10;
@@ -26,6 +28,7 @@ pub(crate) struct CheckedBody {
     silence: Duration,
     timer: Pin<Box<Sleep>>,
     failed: bool,
+    recorder: ReceiptRecorder,
     _connection: OwnedSemaphorePermit,
     _memory: Reservation,
 }
@@ -38,6 +41,7 @@ impl CheckedBody {
         silence: Duration,
         connection: OwnedSemaphorePermit,
         memory: Reservation,
+        recorder: ReceiptRecorder,
     ) -> Self {
         Self {
             incoming,
@@ -46,6 +50,7 @@ impl CheckedBody {
             silence,
             timer: Box::pin(tokio::time::sleep(silence)),
             failed: false,
+            recorder,
             _connection: connection,
             _memory: memory,
         }
@@ -62,7 +67,10 @@ impl CheckedBody {
                 self.timer.as_mut().reset(next);
                 Ok(frame)
             }
-            None => Err(Error::HttpResponseBodySize(Some(self.limit))),
+            None => {
+                note_too_large(&self.recorder, self.limit);
+                Err(Error::HttpResponseBodySize(Some(self.limit)))
+            }
         }
     }
 }
@@ -99,6 +107,11 @@ impl Body for CheckedBody {
     fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
     }
+}
+
+/// Records that the body of a response is larger than the limit of the call.
+pub(crate) fn note_too_large(recorder: &ReceiptRecorder, limit: u64) {
+    recorder.denial("http", Limits::too_much("http_body", limit), None);
 }
 
 /// Returns the most specific error code of `wasi:http` for a protocol error.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
+use toolcell_core::policy::Limits;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use super::body::BODY_CHUNK;
@@ -69,7 +70,7 @@ impl CallEgress {
         if self.sent >= self.egress.requests_per_call {
             let limit = self.egress.requests_per_call;
             self.recorder
-                .denial("http", format!("more than {limit} requests in one call"), None);
+                .denial("http", Limits::too_much("http_requests", limit.into()), None);
             return Err(Error::HttpRequestDenied);
         }
         self.sent += 1;

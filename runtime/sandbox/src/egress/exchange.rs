@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::body::{CheckedBody, from_hyper};
+use super::body::{CheckedBody, from_hyper, note_too_large};
 use super::network::Transport;
 use super::response::redact_body::MaskedBody;
 use super::response::{self, MAX_RESPONSE_HEADER_BYTES, RefusedResponse};
@@ -99,7 +99,11 @@ pub(super) async fn send(
         .await
         .map_err(|_| Error::ConnectionReadTimeout)??;
     let treatment = treatment.as_ref();
-    response::check(&method, &response, egress.body_limit, treatment)?;
+    response::check(&method, &response, egress.body_limit, treatment).inspect_err(|error| {
+        if let Error::HttpResponseBodySize(_) = error {
+            note_too_large(&recorder, egress.body_limit);
+        }
+    })?;
     let checked = match response::settle(&method, &target, &mut response, treatment) {
         Ok(checked) => checked,
         Err(why) => {
@@ -124,6 +128,7 @@ pub(super) async fn send(
             timeouts.between_bytes,
             permit,
             memory,
+            recorder,
         );
         match treatment {
             Some(Treatment {

@@ -41,8 +41,7 @@ impl Quota {
     /// Takes bytes, all or none.
     pub(super) fn take_bytes(&self, bytes: u64) -> Result<(), QuotaExceeded> {
         self.bytes.take(bytes).inspect_err(|_| {
-            let limit = self.bytes.limit;
-            let what = format!("more than {limit} bytes written in one call");
+            let what = Limits::too_much("file_bytes", self.bytes.limit);
             self.recorder.denial("file", what, None);
         })
     }
@@ -50,8 +49,7 @@ impl Quota {
     /// Takes one file or directory.
     pub(super) fn take_file(&self) -> Result<(), QuotaExceeded> {
         self.files.take(1).inspect_err(|_| {
-            let limit = self.files.limit;
-            let what = format!("more than {limit} files created in one call");
+            let what = Limits::too_much("file_count", self.files.limit);
             self.recorder.denial("file", what, None);
         })
     }

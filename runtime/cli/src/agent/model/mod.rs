@@ -28,7 +28,7 @@ use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
-use crate::ui::terminal::{Name, Own, Text, text};
+use crate::ui::terminal::{Name, Own, Shown, Text, text};
 
 /// A provider that is set up, and the reason for its choice.
 pub(crate) struct Chosen {
@@ -91,6 +91,25 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
+/// Checks the settings of the provider and of its fallback profiles, without their keys and files.
+///
+/// # Errors
+/// Returns the error of [`choose`] about them.
+pub(crate) fn check(
+    settings: &ProviderSettings,
+    profiles: &BTreeMap<String, ProviderSettings>,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    settings.check_for(name(settings, environment).0)?;
+    let fallback = settings.fallback.iter();
+    for (named, by) in fallback.flat_map(|by| by.value.0.iter().map(move |name| (name, by))) {
+        let profile = settings.with(find(profiles, named, by)?);
+        (profile.check_for(name(&profile, environment).0))
+            .map_err(|failure| failure.why(text!("it is the profile `{}`, a fallback", named)))?;
+    }
+    Ok(())
+}
+
 fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
     let (name, origin) = name(settings, environment);
     settings.check_for(name)?;
@@ -111,7 +130,7 @@ fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen,
             Own(OPENAI_KEY)
         ),
         (ProviderName::Offline, origin) => text!("{} ({})", Own(offline::MARK), origin),
-        (name, origin) => text!("{} {} ({})", name, Name(&model), origin),
+        (name, origin) => text!("{} {} ({})", name, Shown(&model), origin),
     };
     Ok(Chosen {
         provider,
@@ -228,7 +247,7 @@ fn apply(
                     env,
                     name
                 );
-                let failure = Failure::new(Exit::Provider, unset);
+                let failure = Failure::new(Exit::Config, unset);
                 let origin = settings.headers.as_ref().map(|headers| headers.origin.point_at());
                 match origin {
                     Some(origin) => failure.why(origin),
@@ -246,6 +265,19 @@ fn apply(
 pub(crate) fn key_variable(provider: &str) -> Option<&'static str> {
     let name = provider.parse().ok()?;
     Service::of(name).map(|service| service.key)
+}
+
+/// Returns the source of the key that the user configured, for the hint about a refused key.
+pub(crate) fn key_source(settings: &ProviderSettings) -> Option<Text> {
+    if settings.fallback.is_some() {
+        // Another profile may have been asked.
+        return None;
+    }
+    let variable = settings.api_key_env.as_ref();
+    let account = settings.api_key_keyring.as_ref();
+    let variable = variable.map(|name| text!("{}", Name(&name.value)));
+    variable
+        .or_else(|| account.map(|name| text!("the keyring (`toolcell secret set {}`)", Name(&name.value))))
 }
 
 /// Returns the key, from the configured variable or keyring account, or from the usual variable.

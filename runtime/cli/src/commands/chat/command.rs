@@ -16,7 +16,7 @@ use crate::session::in_use::Mark;
 use crate::session::prompt;
 use crate::session::turn_runner::{TurnRunner, cannot_go_on};
 use crate::ui::render::{Console, usage};
-use crate::ui::terminal::{FAINT, NAME, Own, STRONG, Text, text};
+use crate::ui::terminal::{FAINT, NAME, Name, Own, STRONG, Text, text};
 
 /// Commands with their arguments and help.
 pub(super) const COMMANDS: [(&str, &str, &str); 12] = [
@@ -68,6 +68,10 @@ pub(super) fn of(line: &str) -> Option<(&str, &str)> {
 impl Conversation<'_> {
     /// Sends a message.
     pub(super) async fn say(&mut self, line: &str) -> Result<Exit, Failure> {
+        if self.session.is_open() {
+            return Err(Failure::new(Exit::Usage, "the last turn is not over")
+                .hint("/resume continues it, and /clear begins a new session"));
+        }
         let message = prompt::of_line(line, &self.attached, self.environment, self.console)?;
         self.attached.clear();
         self.turns
@@ -96,6 +100,10 @@ impl Conversation<'_> {
             "/model" => self.model(argument).await?,
             "/undo" => self.undo().await?,
             "/compact" => return self.turns.turn(&mut self.session, TurnStart::Compact).await,
+            "/resume" if !self.session.is_open() => {
+                return Err(Failure::new(Exit::Usage, "no turn was interrupted")
+                    .hint("type a message to begin a turn"));
+            }
             "/resume" => return self.turns.turn(&mut self.session, TurnStart::Resume).await,
             _ => {
                 (self.session, self.mark) = self.turns.new_session(self.environment)?;
@@ -222,8 +230,10 @@ impl Conversation<'_> {
 fn unknown(command: &str) -> Failure {
     let known = COMMANDS.map(|(name, _, _)| name);
     let failure = Failure::new(Exit::Usage, text!("unknown command `{}`", command));
-    let failure = match nearest(command, &known).first() {
-        Some(near) => failure.hint(text!("did you mean `{}`?", near)),
+    // Without the slash, which all have in common.
+    let names = known.map(|name| name.trim_start_matches('/'));
+    let failure = match nearest(command.trim_start_matches('/'), &names).first() {
+        Some(near) => failure.hint(text!("did you mean `/{}`?", Name(near))),
         None => failure,
     };
     failure.hint(text!(

@@ -12,7 +12,7 @@ use toolcell_core::Grant;
 
 use self::configured::{ConfiguredComponents, absent_secrets};
 use self::rows::Detail;
-use crate::agent::setup;
+use crate::agent::{model, setup, subagents};
 use crate::config::file::schema;
 use crate::config::layers;
 use crate::config::user_files::{USER_FILE, user_file};
@@ -141,6 +141,12 @@ impl Check {
         }
         for hook in settings.hooks.values() {
             hook.component.policy(&settings, environment)?;
+        }
+        model::check(&settings.provider, &settings.profiles, environment)?;
+        for agent in settings.agents.values() {
+            let provider = subagents::provider(agent, &settings)?;
+            model::check(&provider, &settings.profiles, environment)
+                .map_err(|failure| failure.why(text!("it is for the agent `{}`", agent.name)))?;
         }
         let rows = rows::of(&settings, environment, Detail::Set);
         let absent = absent_denials(&settings, environment);

@@ -249,7 +249,7 @@ fn tools(loaded: &[Loaded], settings: &Settings, environment: &Environment) -> V
             .collect(),
         budget: settings.budget.budget(None),
         approval_hint: approval_hint(environment),
-        budget_hint: Arc::new(move |spent| budget_hints.of(spent)),
+        budget_hint: Arc::new(move |spent| budget_hints.of(spent, 0)),
     };
     let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
     guarded(tools, rules)

@@ -2,6 +2,7 @@
 
 pub(crate) mod parse;
 pub(crate) mod schema;
+mod wrong_value;
 
 use std::collections::BTreeMap;
 

@@ -11,6 +11,7 @@ use toolcell_agent::{ApprovalRule, InvalidRule};
 use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
 
+use super::wrong_value::{self, LIST, resolve};
 use super::{File, RuleTable};
 use crate::config::limits;
 use crate::config::source::{Layer, Source};
@@ -94,11 +95,14 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
             ),
         )
     };
-    let because = |error: toml::de::Error| {
+    let because = |error: toml::de::Error, message: String| {
         let place = error.span().map(|span| format!("\n{}", source.point_at(&span)));
-        fail().why(text!("{}{}", error.message().trim(), place.unwrap_or_default()))
+        fail().why(text!("{}{}", message, place.unwrap_or_default()))
     };
-    let table = DeTable::parse(&source.text).map_err(because)?;
+    let table = DeTable::parse(&source.text).map_err(|error| {
+        let message = error.message().trim().to_owned();
+        because(error, message)
+    })?;
     let schema = crate::config::file::schema::json_schema();
     if let Some(unknown) = unknown_key(table.get_ref(), &schema, &schema, "") {
         let reason = format!(
@@ -125,7 +129,7 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
                 None => format!("the keys are {}", list(&known)),
             }));
     }
-    if let Some(wrong) = wrong_type(table.get_ref(), &schema, &schema) {
+    if let Some(wrong) = wrong_value::find(table.get_ref(), &schema, &schema) {
         let key = wrong.key.get_ref().as_ref();
         let failure = fail().why(text!(
             "`{}` takes {}, not {}\n{}",
@@ -149,7 +153,13 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
             ))
             .hint("name a directory or a pattern that covers several of them"));
     }
-    let file = toml::from_str::<File>(&source.text).map_err(because)?;
+    let file = toml::from_str::<File>(&source.text).map_err(|error| {
+        let key = error
+            .span()
+            .and_then(|span| wrong_value::key_at(table.get_ref(), &span));
+        let message = wrong_value::in_words(error.message().trim(), key);
+        because(error, message)
+    })?;
     if let Some((span, why)) = invalid_rule(&file.approval.rules) {
         return Err(fail().why(text!("{}\n{}", why, source.point_at(&span))));
     }
@@ -250,78 +260,6 @@ fn unknown_key(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str) ->
     None
 }
 
-/// Words for a list in errors.
-const LIST: &str = "a list";
-
-/// A value of another type than its key takes.
-struct WrongType<'a, 'b> {
-    key: &'b Spanned<DeString<'a>>,
-    place: Range<usize>,
-    wanted: String,
-    found: &'static str,
-}
-
-/// Returns the first value whose type its key does not take, where the schema states types.
-fn wrong_type<'a, 'b>(table: &'b DeTable<'a>, schema: &Value, root: &Value) -> Option<WrongType<'a, 'b>> {
-    let schema = resolve(schema, root);
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let others = schema.get("additionalProperties");
-    table.iter().find_map(|(key, value)| {
-        let name = key.get_ref().as_ref();
-        let inner = properties.and_then(|known| known.get(name)).or(others)?;
-        let inner = resolve(inner, root);
-        let types = match inner.get("type")? {
-            Value::String(one) => vec![one.as_str()],
-            Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
-            _ => return None,
-        };
-        let (found, words) = match value.get_ref() {
-            DeValue::String(_) => ("string", "a text"),
-            DeValue::Integer(_) => ("integer", "a whole number"),
-            DeValue::Float(_) => ("number", "a number"),
-            DeValue::Boolean(_) => ("boolean", "true or false"),
-            DeValue::Datetime(_) => ("datetime", "a date"),
-            DeValue::Array(_) => ("array", LIST),
-            DeValue::Table(_) => ("object", "a table"),
-        };
-        if let DeValue::Table(below) = value.get_ref()
-            && types.contains(&"object")
-        {
-            return wrong_type(below, inner, root);
-        }
-        let is_taken = types.contains(&found) || (found == "integer" && types.contains(&"number"));
-        (!is_taken).then(|| WrongType {
-            key,
-            place: value.span(),
-            wanted: wanted(&types),
-            found: words,
-        })
-    })
-}
-
-/// Describes the types that a key takes.
-fn wanted(types: &[&str]) -> String {
-    let words = types.iter().filter_map(|name| match *name {
-        "string" => Some("a text in quotes"),
-        "integer" => Some("a whole number"),
-        "number" => Some("a number"),
-        "boolean" => Some("true or false"),
-        "array" => Some(LIST),
-        "object" => Some("a table"),
-        _ => None,
-    });
-    words.collect::<Vec<_>>().join(" or ")
-}
-
-/// Resolves a `$ref` within the document.
-fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
-    schema
-        .get("$ref")
-        .and_then(Value::as_str)
-        .and_then(|reference| root.pointer(reference.trim_start_matches('#')))
-        .unwrap_or(schema)
-}
-
 fn list(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     quoted.join(", ")
@@ -370,12 +308,70 @@ mod tests {
             ("deny = true\n", &["`deny` takes a list, not true or false"]),
             (
                 "[loop]\nmax_steps = \"ten\"\n",
-                &["`max_steps` takes a whole number, not a text", "line 2"],
+                &[
+                    "`max_steps` takes a whole number from 1 to 4294967295, not a text",
+                    "line 2",
+                ],
             ),
             ("tools = 1\n", &["`tools` takes a table, not a whole number"]),
             (
                 "[tools.files]\nenabled = \"no\"\n",
                 &["`enabled` takes true or false, not a text"],
+            ),
+            (
+                "[loop]\nmax_steps = 1.5\n",
+                &["`max_steps` takes a whole number", "not a number with a fraction"],
+            ),
+            (
+                "[loop]\nmax_steps = -1\n",
+                &["`max_steps` takes a whole number from 1 to 4294967295, not -1"],
+            ),
+            (
+                "[loop]\nmax_steps = 4294967296\n",
+                &["from 1 to 4294967295, not 4294967296"],
+            ),
+            (
+                "[provider]\nretries = -1\n",
+                &["`retries` takes a whole number from 0 to 20, not -1"],
+            ),
+            ("[provider]\nretries = 21\n", &["from 0 to 20, not 21"]),
+            (
+                "[provider]\nseed = -1\n",
+                &["`seed` takes a whole number of at least 0, not -1"],
+            ),
+            (
+                "[provider]\ntemperature = 2.5\n",
+                &["`temperature` takes a number from 0 to 2, not 2.5"],
+            ),
+            (
+                "[provider]\ntop_p = 0.0\n",
+                &["`top_p` takes a number above 0 and up to 1, not 0.0"],
+            ),
+            ("[provider]\nstop = []\n", &["at least one text"]),
+            (
+                "[provider]\nstop = [\"\"]\n",
+                &["an empty text would end every answer"],
+            ),
+            (
+                "[provider.headers]\nX-Key = 1\n",
+                &["`X-Key` takes a text in quotes or a table with `env`, not a whole number"],
+            ),
+            (
+                "[provider.headers]\nX-Key = { environment = \"A\" }\n",
+                &["`X-Key` takes a text in quotes or a table with `env`, not a table without `env`"],
+            ),
+            (
+                "[provider.headers]\n\"bad name\" = \"x\"\n",
+                &["`bad name` cannot be the name of a header"],
+            ),
+            ("[budget]\ncalls = -1\n", &["`calls` takes", "at least 0, not -1"]),
+            (
+                "[budget]\ntokens = 1.5\n",
+                &["`tokens` takes a count, such as", "not `1.5`"],
+            ),
+            (
+                "[loop]\ndeadline = 30\n",
+                &["`deadline` takes a duration with a unit, such as", "not"],
             ),
             (
                 "[tools.files]\ndeny = [\"a\"]\n",
@@ -385,6 +381,42 @@ mod tests {
             let shown = failure(file);
             for part in parts {
                 assert!(shown.contains(part), "{part}: {shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn error_about_a_value_names_no_type_of_the_program() {
+        let values = ["-1", "1.5", "99999999999999", "true", "[1]", "{ a = 1 }"];
+        let schema = crate::config::file::schema::json_schema();
+        let tables = [
+            "loop", "context", "provider", "budget", "approval", "agent", "log",
+        ];
+        for table in tables {
+            let properties = resolve(&schema["properties"][table], &schema)["properties"].clone();
+            let properties = properties.as_object().cloned().unwrap_or_default();
+            assert!(!properties.is_empty(), "{table}");
+            for (key, value) in properties.keys().flat_map(|key| values.map(|value| (key, value))) {
+                let text = format!("[{table}]\n{key} = {value}\n");
+                if parsed(&text) {
+                    continue;
+                }
+                let shown = failure(&text);
+                let words = shown.split(|c: char| !c.is_alphanumeric() && c != '_');
+                let is_type = |word: &str| {
+                    [
+                        "u8", "u16", "u32", "u64", "i64", "f64", "usize", "map", "sequence", "enum",
+                        "variant", "struct",
+                    ]
+                    .contains(&word)
+                };
+                let found = words
+                    .filter(|word| is_type(word) && *word != key)
+                    .collect::<Vec<_>>();
+                assert!(
+                    found.is_empty() && !shown.contains("invalid type"),
+                    "{text}{shown}"
+                );
             }
         }
     }
@@ -527,14 +559,14 @@ mod tests {
     fn value_of_wrong_type_is_refused_with_location() {
         insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
-          why: `max_steps` takes a whole number, not a text
+          why: `max_steps` takes a whole number from 1 to 4294967295, not a text
                │ in c.toml, line 2, column 13
                │   2 | max_steps = "many"
                │     |             ^^^^^^
         "#);
         insta::assert_snapshot!(failure("[tools.x.limits]\nwall = 30\n"), @r#"
         error: the user configuration `c.toml` cannot be used
-          why: invalid type: integer `30`, expected a duration with a unit, such as `"30s"`
+          why: `wall` takes a duration with a unit, such as `"30s"`, not `30`
                │ in c.toml, line 2, column 8
                │   2 | wall = 30
                │     |        ^^

@@ -55,7 +55,7 @@ declare_settings! {
     /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
     name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
 
-    /// Profile of `[profiles]` whose settings replace those of this table.
+    /// Profile of `[profiles]`, whose settings replace those of `[provider]`.
     profile: String, flag("--profile", "NAME"), variable("TOOLCELL_PROFILE");
 
     /// Profiles whose models answer, in this order, when the model cannot be reached, is overloaded, refuses the key, has no
@@ -128,8 +128,8 @@ declare_settings! {
 }
 
 impl ProviderSettings {
-    /// Refuses settings that the provider does not use, because a setting without effect is a mistake. Settings of the
-    /// file are ignored if a variable or a flag selects another provider.
+    /// Refuses empty settings, and those that the provider does not use, because a setting without effect is a mistake.
+    /// Settings of the file are ignored if a variable or a flag selects another provider.
     ///
     /// # Errors
     /// Returns an error that names the setting.
@@ -138,6 +138,17 @@ impl ProviderSettings {
         let chosen_later = self.name.as_ref().is_some_and(|name| !by_file(&name.origin));
         for (spec, setting) in self.all() {
             let Some(origin) = setting.origin() else { continue };
+            if setting.shown().is_some_and(|value| value.trim().is_empty()) {
+                let exit = match origin {
+                    Origin::Flag(_) => Exit::Usage,
+                    _ => Exit::Config,
+                };
+                return Err(
+                    Failure::new(exit, text!("the setting `{}` of the provider is empty", spec.key))
+                        .why(origin.point_at())
+                        .hint("give it a value, or remove it"),
+                );
+            }
             let is_used = spec.providers.is_empty() || spec.providers.contains(&name);
             if is_used || (chosen_later && by_file(origin)) {
                 continue;

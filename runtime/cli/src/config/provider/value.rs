@@ -139,10 +139,11 @@ impl fmt::Display for TopP {
 pub(crate) struct Seed(pub(crate) u64);
 
 impl FromStr for Seed {
-    type Err = std::num::ParseIntError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seed = text.trim().parse().map(Self);
+        seed.map_err(|_| format!("`{}` is not a whole number of at least 0", text.escape_debug()))
     }
 }
 
@@ -176,9 +177,12 @@ impl FromStr for Retries {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number: u32 = text
-            .parse()
-            .map_err(|_| format!("`{}` is not a number", text.escape_debug()))?;
+        let number: u32 = text.parse().map_err(|_| {
+            format!(
+                "`{}` is not a whole number from 0 to {MAX_RETRIES}",
+                text.escape_debug()
+            )
+        })?;
         number.try_into()
     }
 }
@@ -244,8 +248,11 @@ impl TryFrom<Vec<String>> for StopTexts {
     type Error = &'static str;
 
     fn try_from(texts: Vec<String>) -> Result<Self, &'static str> {
-        match texts.is_empty() || texts.iter().any(String::is_empty) {
-            true => Err("an answer would end at once; give at least one text that is not empty"),
+        if texts.is_empty() {
+            return Err("the list is empty; give at least one text, such as [\"END\"], or remove the key");
+        }
+        match texts.iter().any(String::is_empty) {
+            true => Err("an empty text would end every answer at once; remove it"),
             false => Ok(Self(texts)),
         }
     }
@@ -291,9 +298,31 @@ impl fmt::Display for ProfileNames {
 
 /// Headers by name. Their values are not displayed: they can be secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(inline)]
+#[serde(try_from = "BTreeMap<String, HeaderValue>")]
+#[schemars(inline, with = "BTreeMap<String, HeaderValue>")]
 pub(crate) struct Headers(pub(crate) BTreeMap<String, HeaderValue>);
+
+impl TryFrom<BTreeMap<String, HeaderValue>> for Headers {
+    type Error = String;
+
+    fn try_from(headers: BTreeMap<String, HeaderValue>) -> Result<Self, String> {
+        for (name, value) in &headers {
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_name) {
+                return Err(format!(
+                    "`{}` cannot be the name of a header: use letters, digits and `-` (RFC 9110, section 5.1)",
+                    name.escape_debug()
+                ));
+            }
+            if let HeaderValue::Text(text) = value
+                && text.chars().any(|c| c != '\t' && c.is_control())
+            {
+                return Err(format!("the value of the header `{name}` has control characters"));
+            }
+        }
+        Ok(Self(headers))
+    }
+}
 
 /// Value of a header.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -321,7 +350,7 @@ impl FromStr for Headers {
             )
         })?;
         let value = HeaderValue::Text(value.trim().to_owned());
-        Ok(Self(BTreeMap::from([(name.trim().to_owned(), value)])))
+        BTreeMap::from([(name.trim().to_owned(), value)]).try_into()
     }
 }
 

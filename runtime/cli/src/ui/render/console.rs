@@ -12,7 +12,9 @@ use crate::error::{Exit, Failure};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::held::{Held, Holding, Stream};
-use crate::ui::terminal::{Asking, FAINT, NAME, Screen, Size, Text, Width, inert_line, text, wants_colour};
+use crate::ui::terminal::{
+    Asking, FAINT, NAME, Screen, Silence, Size, Text, Width, inert_line, text, wants_colour,
+};
 
 /// Delay before the progress line appears.
 const DELAY: Duration = Duration::from_millis(500);
@@ -47,6 +49,8 @@ struct Questions {
     size: Size,
     colour: bool,
     is_dumb: bool,
+    /// True if keys would be echoed between the output.
+    is_typed_between: bool,
 }
 
 /// The streams, under an exclusive lock.
@@ -92,6 +96,7 @@ impl Console {
             size: Size::of_error(environment),
             colour: wants_colour(environment, terminals.stderr),
             is_dumb,
+            is_typed_between: terminals.stdin && (terminals.stdout || terminals.stderr),
         };
         let streams = Streams {
             out: Screen::new(
@@ -156,6 +161,12 @@ impl Console {
     /// Returns and clears the input typed during questions that answered none of them.
     pub(crate) fn take_typed(&self) -> String {
         std::mem::take(&mut *self.asking.typed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does not echo keys until the returned value is dropped: they would stand in the middle of the output. The next prompt,
+    /// or the shell, gets them.
+    pub(crate) fn silence(&self) -> Option<Silence> {
+        (self.asking.is_typed_between).then(Silence::begin).flatten()
     }
 
     /// Writes to the streams under the lock.

@@ -9,10 +9,10 @@ use toolcell_core::provider::{ProviderErrorKind, StopReason};
 use crate::agent::model;
 use crate::config::units::Span;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::{Text, text};
+use crate::ui::terminal::{Own, Text, text};
 
-/// Creates the failure for a provider error.
-pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
+/// Creates the failure for a provider error. `key` is the configured source of its key, if there is one.
+pub(crate) fn provider_failure(error: &ProviderError, key: Option<&Text>) -> Failure {
     let status = error
         .status
         .map(|status| text!(" (HTTP {})", status))
@@ -23,9 +23,9 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
     )
     .why(text!("{}{}", error.kind, status))
     .why(Text::of_others(error.message.clone()));
-    match hint(error) {
-        Some(hint) => failure.hint(hint),
-        None => failure,
+    match (error.kind, key) {
+        (ProviderErrorKind::Unauthorized, Some(key)) => failure.hint(text!("check the key in {}", *key)),
+        _ => failure.hints(hint(error)),
     }
 }
 
@@ -82,15 +82,15 @@ fn hint(error: &ProviderError) -> Option<String> {
 }
 
 /// Returns the notice for a turn that has an answer although it did not end by itself: an answer at the step limit, unless
-/// the loop stops there without one, or after all calls failed.
-pub(crate) fn best_effort(report: &TurnReport, on_limit: OnLimit) -> Option<Text> {
-    if report.text.trim().is_empty() {
+/// the loop stops there without one, or after all calls failed. With `has_schema`, the answer has to fit the schema.
+pub(crate) fn best_effort(report: &TurnReport, on_limit: OnLimit, has_schema: bool) -> Option<Text> {
+    if report.text.trim().is_empty() || (has_schema && report.result.is_none()) {
         return None;
     }
     match report.outcome {
         TurnOutcome::StepLimit { steps } if on_limit != OnLimit::Stop => Some(text!(
-            "warning: the turn reached its limit of {} steps, and the answer is from what was known by then (raise it with --max-steps or `[loop] max_steps`)",
-            steps
+            "warning: the turn reached its limit of {}, and the answer is from what was known by then (raise it with --max-steps or `[loop] max_steps`)",
+            number_of_steps(steps)
         )),
         TurnOutcome::ToolsFailed => {
             Some("warning: every call failed, and the answer was given without tools".into())
@@ -99,17 +99,47 @@ pub(crate) fn best_effort(report: &TurnReport, on_limit: OnLimit) -> Option<Text
     }
 }
 
-/// Returns the exit code of a turn, or its failure.
+fn number_of_steps(steps: u32) -> Text {
+    text!("{} {}", steps, Own(if steps == 1 { "step" } else { "steps" }))
+}
+
+/// Returns the exit code of a turn, or its failure. With `has_schema`, only an answer that fits the schema is one. `key` is
+/// the configured source of the key of the provider.
 ///
 /// # Errors
 /// Returns an error for every outcome except an answer of the model.
-pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
+pub(crate) fn of_report(report: &TurnReport, has_schema: bool, key: Option<&Text>) -> Result<Exit, Failure> {
+    if let TurnOutcome::ProviderFailed { error } = &report.outcome {
+        return Err(provider_failure(error, key));
+    }
+    if let TurnOutcome::Stopped { stop } = &report.outcome
+        && !report.text.trim().is_empty()
+    {
+        return Err(stopped("the answer is incomplete", stop));
+    }
+    let exit = of_outcome(&report.outcome).map_err(|failure| match report.outcome {
+        TurnOutcome::Failing { .. } if has_schema => failure.hint(
+            "the answer has to fit the schema of --schema: describe it in the prompt as well, simplify it, or use another model",
+        ),
+        _ => failure,
+    })?;
+    match report.outcome {
+        TurnOutcome::Asked { .. } if has_schema => Err(Failure::new(
+            Exit::Failed,
+            "the model asked a question instead of giving an answer that fits the schema",
+        )),
+        _ => Ok(exit),
+    }
+}
+
+/// Returns the exit code of an outcome, or its failure.
+fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
     let limit = |what: Text, hint: &'static str| Err(Failure::new(Exit::Limit, what).hint(hint));
     let failed = |what: Text| Err(Failure::new(Exit::Failed, what));
     match outcome {
         TurnOutcome::Completed | TurnOutcome::Asked { .. } => Ok(Exit::Ok),
         TurnOutcome::StepLimit { steps } => limit(
-            text!("the turn reached its limit of {} steps", steps),
+            text!("the turn reached its limit of {}", number_of_steps(*steps)),
             "raise it with --max-steps or `[loop] max_steps`",
         ),
         TurnOutcome::Deadline { ms } => limit(
@@ -132,7 +162,7 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             )
         }
         TurnOutcome::Cancelled => Err(Failure::new(Exit::Cancelled, "cancelled")),
-        TurnOutcome::ProviderFailed { error } => Err(provider_failure(error)),
+        TurnOutcome::ProviderFailed { error } => Err(provider_failure(error, None)),
         TurnOutcome::HostFailed { message } => {
             Err(Failure::new(Exit::Internal, "internal error of Toolcell").why(message.clone()))
         }
@@ -154,23 +184,24 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             text!("the hook `{}` ended the turn", by),
         )
         .why(Text::of_others(reason.clone()))),
-        TurnOutcome::Stopped { stop } => {
-            let failure =
-                Failure::new(Exit::Failed, "the model stopped without an answer").why(stop_reason(stop));
-            Err(match stop {
-                StopReason::MaxTokens => failure.hint(
-                    "allow longer answers with --max-output-tokens or `[provider] max_output_tokens`, or ask for a shorter one",
-                ),
-                _ => failure,
-            })
-        }
+        TurnOutcome::Stopped { stop } => Err(stopped("the model stopped without an answer", stop)),
         _ => failed("the turn did not end with an answer".into()),
+    }
+}
+
+fn stopped(what: &'static str, stop: &StopReason) -> Failure {
+    let failure = Failure::new(Exit::Failed, what).why(stop_reason(stop));
+    match stop {
+        StopReason::MaxTokens => failure.hint(
+            "allow longer answers with --max-output-tokens or `[provider] max_output_tokens`, or ask for a shorter one",
+        ),
+        _ => failure,
     }
 }
 
 fn stop_reason(stop: &StopReason) -> Text {
     match stop {
-        StopReason::MaxTokens => "it reached its token limit".into(),
+        StopReason::MaxTokens => "it was cut at the maximum number of tokens of an answer".into(),
         StopReason::Refused => "the model or a filter of the provider refused".into(),
         StopReason::Paused => "it paused".into(),
         StopReason::MalformedCall => {
@@ -220,12 +251,25 @@ mod tests {
     fn hint_names_requested_provider() {
         for provider in ["anthropic", "gemini", "openai"] {
             let error = ProviderError::new(provider, ProviderErrorKind::Protocol, "no JSON");
-            let shown = format!("{:?}", provider_failure(&error));
+            let shown = format!("{:?}", provider_failure(&error, None));
             assert!(
                 shown.contains(&format!("not in the format of `{provider}`")),
                 "{shown}"
             );
         }
+    }
+
+    #[test]
+    fn refused_key_is_named_by_its_configured_source() {
+        let mut error = ProviderError::new("openai", ProviderErrorKind::Unauthorized, "no");
+        error.status = Some(401);
+        let shown = |key: Option<&Text>| format!("{:?}", provider_failure(&error, key));
+        assert!(shown(None).contains("OPENAI_API_KEY"));
+        let own = shown(Some(&text!("{}", Own("MY_KEY"))));
+        assert!(
+            own.contains("check the key in MY_KEY") && !own.contains("OPENAI"),
+            "{own}"
+        );
     }
 
     #[test]
@@ -275,11 +319,28 @@ mod tests {
     }
 
     #[test]
-    fn cut_answer_names_the_setting() {
-        let outcome = TurnOutcome::Stopped {
-            stop: StopReason::MaxTokens,
-        };
-        let shown = format!("{:?}", of_outcome(&outcome).unwrap_err());
-        assert!(shown.contains("--max-output-tokens"), "{shown}");
+    fn cut_answer_is_called_incomplete_and_names_the_setting() {
+        for (text, what) in [
+            ("", "without an answer"),
+            ("Once upon", "the answer is incomplete"),
+        ] {
+            let report = TurnReport {
+                session: "s".into(),
+                outcome: TurnOutcome::Stopped {
+                    stop: StopReason::MaxTokens,
+                },
+                text: text.into(),
+                result: None,
+                messages: Vec::new(),
+                plan: None,
+                steps: 1,
+                usage: toolcell_core::provider::Usage::default(),
+                calls: Vec::new(),
+                reasoning: Vec::new(),
+            };
+            let shown = format!("{:?}", of_report(&report, false, None).unwrap_err());
+            assert!(shown.contains(what), "{shown}");
+            assert!(shown.contains("--max-output-tokens"), "{shown}");
+        }
     }
 }

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use toolcell_core::event::{Event, EventSink, NoticeLevel};
-use toolcell_core::tool::{LogLevel, LogLine, LogSource};
+use toolcell_core::event::{Event, EventSink, NoticeLevel, TurnOutcome};
 use toolcell_core::{ApprovalCause, CallResult, Receipt};
 
+use super::calls::{CallNames, arguments_of, log, path, said};
 use super::output::Output;
 use super::{Activity, Console, content, receipt, usage};
 use crate::config::units::Span;
 use crate::ui::hints::AllowHints;
-use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Name, Own, STRONG, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Own, STRONG, Text, WARN, inert_line, text};
 
 /// Hint for the first refusal without a terminal.
 const UNATTENDED: &str = "run it at a terminal to be asked, or decide in advance with `[approval] rules` in your own \
@@ -49,16 +49,28 @@ struct State {
     model: String,
     started: Option<Instant>,
     waiting: Option<Activity>,
-    running: BTreeMap<String, Activity>,
+    /// Running calls with their names.
+    running: BTreeMap<String, (Text, Activity)>,
     calls: u32,
+    names: CallNames,
     /// Text of the current step that was already streamed.
     streamed: String,
+    /// Text of the last step with one before the current step.
+    last_text: String,
     reasoning_open: bool,
     shown_unattended: bool,
     /// Cause of the last question.
     cause: Option<ApprovalCause>,
     /// Denials of hooks that were already shown.
     shown_denials: BTreeSet<String>,
+}
+
+impl State {
+    /// Name of a running call if others run as well.
+    fn several_running(&self, id: &str) -> Option<&Text> {
+        let (name, _) = self.running.get(id)?;
+        (self.running.len() > 1).then_some(name)
+    }
 }
 
 impl TurnView {
@@ -109,8 +121,14 @@ impl TurnView {
                 state.model.clone_from(model);
                 state.started = Some(Instant::now());
                 state.calls = 0;
+                state.names.clear();
+                state.streamed.clear();
+                state.last_text.clear();
             }
             Event::StepStarted { .. } => {
+                if !state.streamed.trim().is_empty() {
+                    state.last_text = std::mem::take(&mut state.streamed);
+                }
                 state.streamed.clear();
                 if self.is_recorded {
                     return Ok(());
@@ -135,6 +153,9 @@ impl TurnView {
             }
             Event::StepFinished { .. } | Event::StepInterrupted { .. } => {
                 state.waiting = None;
+                if let Event::StepFinished { message, .. } = event {
+                    state.names.step("", message);
+                }
                 if let (true, Event::StepFinished { message, .. }) = (self.is_recorded, event) {
                     let text = message.text();
                     if !text.is_empty() {
@@ -169,26 +190,36 @@ impl TurnView {
                 state.waiting = None;
                 self.end_text(&mut state)?;
                 state.calls += 1;
+                state.names.tool("", id, tool);
+                let name = state.names.of("", id, tool);
                 self.console.write(|s| {
                     s.err.styled(NAME, "● ")?;
-                    s.err.styled(STRONG, text!("{}", Name(tool)))?;
+                    s.err.styled(STRONG, name.clone())?;
                     s.err.text(" ")?;
                     s.err.line(arguments_of(arguments))
                 })?;
-                state
-                    .running
-                    .insert(id.clone(), self.console.activity(text!("running {}", Name(tool))));
+                let activity = self.console.activity(text!("running {}", name));
+                state.running.insert(id.clone(), (name, activity));
             }
-            Event::CallRetried { delay_ms, reason, .. } => {
+            Event::CallRetried {
+                id, delay_ms, reason, ..
+            } => {
                 let pause = Span(Duration::from_millis(*delay_ms));
+                let of = state.several_running(id).map(|name| text!("{}: ", *name));
                 self.mark(
                     WARN,
                     "↻",
-                    text!("retrying in {}: {}{}", pause, Own(GUTTER), reason),
+                    text!(
+                        "{}retrying in {}: {}{}",
+                        of.unwrap_or_default(),
+                        pause,
+                        Own(GUTTER),
+                        reason
+                    ),
                 )?;
             }
             Event::CallProgress { id, progress } => {
-                if let Some(activity) = state.running.get(id) {
+                if let Some((_, activity)) = state.running.get(id) {
                     let of = progress
                         .total
                         .map(|total| format!("/{total}"))
@@ -197,27 +228,27 @@ impl TurnView {
                     activity.relabel(text!("{} {}{}", what, progress.done, of));
                 }
             }
-            Event::CallLog { line, .. } => self.log(line)?,
+            Event::CallLog { id, line } => log(&self.console, state.several_running(id), line)?,
             Event::CallFinished { id, tool, result } => {
                 state.running.remove(id);
-                self.call_finished(tool, result)?;
+                self.call_finished(&state.names.of("", id, tool), tool, result)?;
             }
             Event::HookFinished { hook, receipt, .. } => {
                 for denied in self.new_denials(&mut state, hook, receipt) {
                     self.mark(WARN, "!", denied)?;
                 }
             }
-            Event::Nested { event, .. } => self.nested(&mut state, event, 1)?,
-            Event::ApprovalRequested { cause, .. } => state.cause = Some(*cause),
-            Event::ApprovalDecided { approved, reason, .. } => {
-                let reason = reason
-                    .as_ref()
-                    .map(|reason| text!(": {}", reason))
-                    .unwrap_or_default();
+            Event::Nested { id, event } => self.nested(&mut state, event, id, 1)?,
+            Event::ApprovalRequested { id, tool, cause, .. } => {
+                state.names.tool("", id, tool);
+                state.cause = Some(*cause);
+            }
+            Event::ApprovalDecided { id, approved, reason } => {
+                let decided = state.names.decided("", id, *approved, reason.as_ref());
                 if *approved {
-                    self.mark(GOOD, "✓", text!("approved{}", reason))?;
+                    self.mark(GOOD, "✓", decided)?;
                 } else {
-                    self.mark(WARN, "✗", text!("not approved{}", reason))?;
+                    self.mark(WARN, "✗", decided)?;
                     if !self.is_attended && !std::mem::replace(&mut state.shown_unattended, true) {
                         let hint = match state.cause {
                             Some(ApprovalCause::Flow | ApprovalCause::RuleAndFlow) => UNATTENDED_FLOW,
@@ -267,6 +298,7 @@ impl TurnView {
                 _ => self.mark(BAD, "!", text.clone())?,
             },
             Event::TurnFinished {
+                outcome,
                 text,
                 steps,
                 usage: used,
@@ -277,15 +309,15 @@ impl TurnView {
                 state.waiting = None;
                 state.running.clear();
                 self.end_text(&mut state)?;
-                // Text that the loop created, or that arrived in one piece, was not streamed.
-                if !text.trim().is_empty() && state.streamed.trim() != text.trim() {
-                    self.stream(text)?;
-                }
+                self.answer(&state, text, result.as_ref())?;
                 self.end_text(&mut state)?;
-                // An answer by a schema is the result itself.
-                if let Some(result) = result.as_ref().filter(|result| !is_text(result, text)) {
-                    self.stream(&format!("{result:#}"))?;
-                    self.end_text(&mut state)?;
+                if let TurnOutcome::Asked { suggestions, .. } = outcome
+                    && !self.only_answer
+                {
+                    for suggestion in suggestions {
+                        self.stream(&format!("- {}", inert_line(suggestion)))?;
+                        self.end_text(&mut state)?;
+                    }
                 }
                 let mut parts = vec![
                     count(*steps, "step", "steps"),
@@ -304,8 +336,8 @@ impl TurnView {
         Ok(())
     }
 
-    /// Shows calls and notes of a subagent, indented by its depth.
-    fn nested(&self, state: &mut State, event: &Event, depth: usize) -> io::Result<()> {
+    /// Shows calls and notes of a subagent, indented by its depth. `scope` is the path of its call.
+    fn nested(&self, state: &mut State, event: &Event, scope: &str, depth: usize) -> io::Result<()> {
         let line = |style, mark: &'static str, rest: Text| {
             self.console.write(|s| {
                 s.end_open_line()?;
@@ -317,24 +349,36 @@ impl TurnView {
             })
         };
         match event {
-            Event::Nested { event, .. } => self.nested(state, event, depth + 1),
+            Event::Nested { id, event } => self.nested(state, event, &path(scope, id), depth + 1),
+            Event::StepFinished { message, .. } => {
+                state.names.step(scope, message);
+                Ok(())
+            }
+            Event::ApprovalRequested { id, tool, .. } => {
+                state.names.tool(scope, id, tool);
+                Ok(())
+            }
             Event::HookFinished { hook, receipt, .. } => {
                 let denials = self.new_denials(state, hook, receipt);
                 denials
                     .into_iter()
                     .try_for_each(|denied| line(WARN, "!", Text::foreign(denied)))
             }
-            Event::CallStarted { tool, arguments, .. } => {
-                line(NAME, "●", text!("{} {}", Name(tool), arguments_of(arguments)))
+            Event::CallStarted { id, tool, arguments } => {
+                let name = state.names.of(scope, id, tool);
+                line(NAME, "●", text!("{} {}", name, arguments_of(arguments)))
             }
-            Event::CallFinished { tool, result, .. } => match &result.error {
-                Some(error) => line(BAD, "✗", said(tool, error.to_string())),
-                None => line(GOOD, "✓", said(tool, content::summary(&result.content))),
-            },
-            Event::ApprovalDecided { approved: true, .. } => line(GOOD, "✓", "approved".into()),
-            Event::ApprovalDecided { reason, .. } => {
-                let reason = reason.as_ref().map(|reason| text!(": {}", reason));
-                line(WARN, "✗", text!("not approved{}", reason.unwrap_or_default()))
+            Event::CallFinished { id, tool, result } => {
+                let name = state.names.of(scope, id, tool);
+                match &result.error {
+                    Some(error) => line(BAD, "✗", said(&name, error.to_string())),
+                    None => line(GOOD, "✓", said(&name, content::summary(&result.content))),
+                }
+            }
+            Event::ApprovalDecided { id, approved, reason } => {
+                let decided = state.names.decided(scope, id, *approved, reason.as_ref());
+                let (style, mark) = if *approved { (GOOD, "✓") } else { (WARN, "✗") };
+                line(style, mark, decided)
             }
             Event::StepInterrupted { reason, .. } => line(
                 WARN,
@@ -355,6 +399,43 @@ impl TurnView {
         let shown = &mut state.shown_denials;
         denials.retain(|denied| shown.len() < Receipt::MAX_ENTRIES && shown.insert(denied.clone()));
         denials
+    }
+
+    /// Shows what of an answer was not streamed.
+    fn answer(&self, state: &State, text: &str, result: Option<&Value>) -> io::Result<()> {
+        let last = match state.streamed.trim() {
+            "" => state.last_text.trim(),
+            streamed => streamed,
+        };
+        // An answer that the loop composed ends with the last text of the model.
+        let rest = match text.trim_end().strip_suffix(last) {
+            Some(rest) if !last.is_empty() && !self.only_answer => rest.trim_end(),
+            _ => text,
+        };
+        let is_shown = rest.trim().is_empty();
+        match result {
+            // A program reads the answer; this one does not fit the schema.
+            None if self.only_answer && !is_shown => self.console.write(|s| {
+                s.err.styled(WARN, "! ")?;
+                s.err.line(set_apart(Text::foreign(text)))
+            }),
+            // Text that the loop created, or that arrived in one piece, was not streamed.
+            None if !is_shown => self.stream(rest),
+            None => Ok(()),
+            // An answer by a schema is the result itself.
+            Some(result) if is_text(result, text) && !is_shown => self.stream(rest),
+            Some(result) if is_text(result, text) => Ok(()),
+            Some(result) => {
+                if !is_shown && !self.only_answer {
+                    self.stream(rest)?;
+                    self.console.write(|s| {
+                        s.out.end_stream()?;
+                        s.end_open_line()
+                    })?;
+                }
+                self.stream(&format!("{result:#}"))
+            }
+        }
     }
 
     fn stream(&self, text: &str) -> io::Result<()> {
@@ -388,21 +469,17 @@ impl TurnView {
         })
     }
 
-    fn log(&self, line: &LogLine) -> io::Result<()> {
-        log(&self.console, line)
-    }
-
-    fn call_finished(&self, tool: &str, result: &CallResult) -> io::Result<()> {
+    fn call_finished(&self, name: &Text, tool: &str, result: &CallResult) -> io::Result<()> {
         let (error, receipt) = (result.error.as_ref(), result.receipt.as_ref());
         self.console.write(|s| {
             match error {
                 None => {
                     s.err.styled(GOOD, "✓ ")?;
-                    s.err.line(said(tool, content::summary(&result.content)))?;
+                    s.err.line(said(name, content::summary(&result.content)))?;
                 }
                 Some(error) => {
                     s.err.styled(BAD, "✗ ")?;
-                    s.err.line(said(tool, error.to_string()).excerpt(MAX_ERROR))?;
+                    s.err.line(said(name, error.to_string()).excerpt(MAX_ERROR))?;
                 }
             }
             let Some(receipt) = receipt else {
@@ -420,51 +497,12 @@ impl TurnView {
     }
 }
 
-/// Text of a tool behind its name and the gutter, so that it is not read as words of Toolcell.
-fn said(tool: &str, text: String) -> Text {
-    text!("{} {}{}", Name(tool), Own(GUTTER), text)
-}
-
 /// Puts the gutter before a message that begins with foreign text and follows a mark of Toolcell.
 fn set_apart(text: Text) -> Text {
     if text.begins_foreign() {
         return text!("{}{}", Own(GUTTER), text);
     }
     text
-}
-
-/// Arguments of a call on one line. What is not JSON stands behind the gutter.
-fn arguments_of(arguments: &Value) -> Text {
-    let line = content::arguments(arguments);
-    match arguments {
-        Value::String(_) => text!("{}{}", Own(GUTTER), line),
-        _ => Text::foreign(line),
-    }
-}
-
-/// Writes a line of a tool's log to standard error.
-pub(crate) fn log(console: &Console, line: &LogLine) -> io::Result<()> {
-    let style = match line.level {
-        LogLevel::Error => BAD,
-        LogLevel::Warn => WARN,
-        _ => FAINT,
-    };
-    let source = match line.source {
-        LogSource::Log => "log",
-        LogSource::Stdout => "stdout",
-        LogSource::Stderr => "stderr",
-        LogSource::Host => "host",
-        LogSource::Backtrace => "backtrace",
-    };
-    console.write(|s| {
-        s.end_open_line()?;
-        s.err.hang(2 + source.len() + 1);
-        s.err.text("  ")?;
-        s.err.styled(style, source)?;
-        s.err.text(" ")?;
-        s.err.styled(style, GUTTER)?;
-        s.err.line(line.message.clone())
-    })
 }
 
 /// True if the result is written in the text.

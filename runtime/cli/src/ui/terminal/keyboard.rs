@@ -1,8 +1,11 @@
-//! Standard input during a question: keys arrive one by one without echo.
+//! The keyboard during a turn and during a question.
 //!
-//! The terminal is restored as soon as the question ends: by an answer, by the end of the process, by a signal that
-//! ends it, and while it is stopped (Ctrl-Z). This is impossible for SIGKILL and for crashes of the process itself
-//! (SIGSEGV and others); `stty sane` restores it then.
+//! During a turn, keys are not echoed, so that they do not stand in the middle of its output; the terminal keeps them for
+//! the next prompt. During a question, they also arrive one by one.
+//!
+//! The terminal is restored as soon as the turn or the question ends: by itself, by a panic, by the end of the process, by
+//! a signal that ends it, and while it is stopped (Ctrl-Z). This is impossible for SIGKILL and for crashes of the process
+//! itself (SIGSEGV and others); `stty sane` restores it then.
 
 mod signals;
 
@@ -11,22 +14,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
 use crate::ui::terminal::typed::KeySource;
 
-/// State of the terminal before and during a question.
+/// State of the terminal before and during turns and questions.
 struct Taken {
     /// Previous settings.
     before: Termios,
+    /// Number of running turns.
+    turns: u32,
+    /// The open question.
+    question: Option<OpenQuestion>,
+    /// True if the settings are those of a turn or a question.
+    is_applied: bool,
+}
+
+/// The terminal during a question.
+#[derive(Clone, Copy)]
+struct OpenQuestion {
     /// True if bracketed paste was enabled.
     marks_pastes: bool,
 }
 
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
-/// Number of times the process was stopped during a question and continued.
+/// Number of times the process was stopped and continued during a turn or a question.
 static RESUMPTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Standard input as a source of keys. Ctrl-C still sends a signal. Dropping it restores the terminal.
@@ -34,30 +49,54 @@ pub(crate) struct Keyboard {
     opened: Instant,
 }
 
+/// While held, keys are not echoed. Dropping it restores the terminal.
+pub(crate) struct Silence(());
+
 fn taken() -> MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Taken {
-    /// Disables line mode and echo. Pending input is kept.
-    fn apply(&self) -> io::Result<()> {
-        let mut keys = self.before.clone();
-        keys.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ECHONL;
-        keys.special_codes[SpecialCodeIndex::VMIN] = 1;
-        keys.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(io::stdin(), OptionalActions::Now, &keys)?;
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            before: tcgetattr(io::stdin())?,
+            turns: 0,
+            question: None,
+            is_applied: false,
+        })
+    }
+
+    /// Disables echo, and for a question line mode. Pending input is kept.
+    fn apply(&mut self) -> io::Result<()> {
+        // The system stops a background process that changes the settings. A question has to wait for the foreground, a
+        // turn does not.
+        if self.question.is_none() && is_in_background() {
+            return Ok(());
+        }
+        let mut modes = self.before.clone();
+        modes.local_modes -= LocalModes::ECHO | LocalModes::ECHONL;
+        if self.question.is_some() {
+            modes.local_modes -= LocalModes::ICANON;
+            modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+            modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        }
+        self.is_applied = true;
+        tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
         self.mark_pastes(true);
         Ok(())
     }
 
-    fn give_back(&self) {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+    fn give_back(&mut self) {
         self.mark_pastes(false);
+        // In the background the settings are those of another job.
+        if std::mem::take(&mut self.is_applied) && !is_in_background() {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+        }
     }
 
     /// Enables or disables bracketed paste, which distinguishes pastes from typed input.
     fn mark_pastes(&self, on: bool) {
-        if self.marks_pastes {
+        if self.question.is_some_and(|question| question.marks_pastes) {
             let mut out = io::stderr();
             let _ = out
                 .write_all(if on { b"\x1b[?2004h" } else { b"\x1b[?2004l" })
@@ -66,28 +105,35 @@ impl Taken {
     }
 }
 
-/// Restores the terminal if the process ends during a question.
+/// True if another job has the terminal. A terminal that does not control this process has no jobs.
+fn is_in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group != getpgrp())
+}
+
+/// Restores the terminal if the process ends during a turn or a question.
 pub(crate) fn restore() {
-    if let Some(taken) = taken().take() {
+    if let Some(mut taken) = taken().take() {
         taken.give_back();
     }
 }
 
-/// Restores the terminal while the process is stopped. Returns true if a question is open.
+/// Restores the terminal while the process is stopped. Returns true if it was taken over.
 pub(super) fn suspend() -> bool {
-    let taken = taken();
-    if let Some(taken) = &*taken {
+    let mut taken = taken();
+    if let Some(taken) = &mut *taken {
         taken.give_back();
     }
     taken.is_some()
 }
 
-/// Takes over the terminal again after the process was continued, if a question is open.
+/// Takes over the terminal again after the process was continued, if a turn or a question goes on.
 pub(super) fn resume() {
     if let Some(taken) = &mut *taken() {
         match tcgetattr(io::stdin()) {
-            // Other programs may have changed the settings in the meantime.
-            Ok(now) if now.local_modes.contains(LocalModes::ICANON) => taken.before = now,
+            // Other programs may have changed the settings in the meantime. After SIGSTOP they may still be those of a turn.
+            Ok(now) if !taken.is_applied && now.local_modes.contains(LocalModes::ICANON) => {
+                taken.before = now;
+            }
             _ => {}
         }
         let _ = taken.apply();
@@ -95,14 +141,48 @@ pub(super) fn resume() {
     }
 }
 
-/// Returns the number of times the process was stopped during a question and continued.
+/// Returns the number of times the process was stopped and continued during a turn or a question.
 pub(crate) fn resumptions() -> u64 {
     RESUMPTIONS.load(Ordering::Relaxed)
 }
 
+impl Silence {
+    /// Disables echo on standard input, unless it is no terminal.
+    pub(crate) fn begin() -> Option<Self> {
+        signals::listen();
+        let mut place = taken();
+        let mut state = place.take().or_else(|| Taken::new().ok())?;
+        state.turns += 1;
+        let _ = state.apply();
+        *place = Some(state);
+        Some(Self(()))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let mut place = taken();
+        let Some(state) = &mut *place else { return };
+        state.turns = state.turns.saturating_sub(1);
+        if state.turns == 0 && state.question.is_none() {
+            state.give_back();
+            *place = None;
+        }
+    }
+}
+
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        restore();
+        let mut place = taken();
+        let Some(state) = &mut *place else { return };
+        if state.turns == 0 {
+            state.give_back();
+            *place = None;
+        } else {
+            state.mark_pastes(false);
+            state.question = None;
+            let _ = state.apply();
+        }
     }
 }
 
@@ -113,14 +193,20 @@ impl Keyboard {
     /// Returns an error if standard input is not a terminal.
     pub(crate) fn open(marks_pastes: bool) -> io::Result<Self> {
         signals::listen();
-        let before = tcgetattr(io::stdin())?;
-        let taken = Taken { before, marks_pastes };
-        let mut place = self::taken();
-        taken.apply()?;
-        *place = Some(taken);
-        Ok(Self {
+        let mut place = taken();
+        let mut state = match place.take() {
+            Some(state) => state,
+            None => Taken::new()?,
+        };
+        state.question = Some(OpenQuestion { marks_pastes });
+        let applied = state.apply();
+        *place = Some(state);
+        // Dropped with an error, it restores the terminal; not while the lock is held.
+        drop(place);
+        let keyboard = Self {
             opened: Instant::now(),
-        })
+        };
+        applied.map(|()| keyboard)
     }
 }
 

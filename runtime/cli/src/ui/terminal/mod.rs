@@ -8,7 +8,7 @@
 //! | size of the terminal | [`size`] |
 //! | questions, their subject, and asking them | [`question`], [`exhibit`], [`asking`] |
 //! | typed answers | [`typed`] |
-//! | standard input during a question | [`keyboard`] |
+//! | the keyboard during a turn and during a question | [`keyboard`] |
 //!
 //! There are two kinds of text, kept apart by the compiler: [`Text`] consists of string literals of the program with
 //! quoted values; every `String` is foreign. A line that begins with foreign text begins with a gutter (`│ `).
@@ -32,7 +32,7 @@ pub(crate) use exhibit::Exhibit;
 pub(crate) use foreign::escape::inert_line;
 pub(crate) use foreign::layout::{GUTTER, Width};
 pub(crate) use foreign::names::{Lookalike, lookalike};
-pub(crate) use keyboard::restore;
+pub(crate) use keyboard::{Silence, restore};
 pub(crate) use question::{Choice, Fact, Question};
 pub(crate) use screen::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;

@@ -1,7 +1,7 @@
-//! Signals that end or stop the process during a question.
+//! Signals that end or stop the process during a turn or a question.
 //!
 //! SIGINT and SIGTERM cancel the current operation ([`interrupt`](crate::ui::interrupt)). The handlers of the other
-//! signals remain after the first question, and repeat the default action of the system.
+//! signals remain after the first turn or question, and repeat the default action of the system.
 
 use std::io::Write as _;
 use std::sync::Once;
