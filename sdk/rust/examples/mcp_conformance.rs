@@ -125,6 +125,7 @@ impl Tool for json_schema_2020_12_tool {
             }),
             output_schema: None,
             hints: Hints::default(),
+            aliases: &[],
         }
     }
 
@@ -152,6 +153,7 @@ impl Tool for test_x_mcp_header {
             }),
             output_schema: None,
             hints: Hints::default(),
+            aliases: &[],
         }
     }
 
