@@ -53,7 +53,7 @@ pub(crate) fn missing(path: &Path) -> String {
                     show::quoted(directory),
                     listed(&names)
                 ),
-                near => format!("{shown} does not exist{place}; near names: {}", near.join(", ")),
+                near => format!("{shown} does not exist{place}; near names: {}", listed(&near)),
             };
         }
         missing = parent;
@@ -64,13 +64,14 @@ pub(crate) fn missing(path: &Path) -> String {
     }
 }
 
+/// Names in a directory, with a `/` behind those of directories.
 fn names_in(directory: &Path) -> Option<Vec<String>> {
     let entries = fs::read_dir(directory).ok()?;
     let mut names: Vec<String> = entries
         .take(MAX_LOOKED_AT)
         .flatten()
         .map(|entry| {
-            let mut name = show::name(&entry.file_name()).into_owned();
+            let mut name = entry.file_name().to_string_lossy().into_owned();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 name.push('/');
             }
@@ -82,7 +83,8 @@ fn names_in(directory: &Path) -> Option<Vec<String>> {
 }
 
 fn listed(names: &[String]) -> String {
-    let shown = names[..names.len().min(MAX_NAMES)].join(", ");
+    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(show::name).collect();
+    let shown = shown.join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
