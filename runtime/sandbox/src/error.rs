@@ -274,8 +274,7 @@ impl LoadError {
         Some(match self {
             Self::Text => "assemble it first, for example with `wasm-tools parse`".into(),
             Self::CoreModule => {
-                "it has no `_start` function, so that it is no program; build it for `wasm32-wasip2`, or make a \
-                 component of it with `wasm-tools component new`"
+                "build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`"
                     .into()
             }
             Self::ModuleImport { .. } | Self::NotAdapted { .. } => {

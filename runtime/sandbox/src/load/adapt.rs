@@ -164,7 +164,7 @@ mod tests {
     fn module_is_checked_before_it_is_adapted() {
         let of = |functions: u32| {
             let functions = "(func)".repeat(usize::try_from(functions).unwrap() - 1);
-            module(&format!(r#"(module (func (export "_start")) {functions})"#))
+            module(&format!(r#"(module (memory (export "memory") 1) (func (export "_start")) {functions})"#))
         };
         assert!(of(MAX_FUNCTIONS).is_ok());
         let refused = of(MAX_FUNCTIONS + 1).unwrap_err();
