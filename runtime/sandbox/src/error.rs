@@ -79,6 +79,9 @@ pub enum LoadError {
         /// Its functions, with the reasons.
         left_out: Vec<LeftOut>,
     },
+    /// A description was given for a component that is no program.
+    #[error("the component describes its tools itself: only a program takes another description")]
+    NotAProgram,
     /// Two functions of the component would be tools of the same name.
     #[error("the functions `{}` and `{}` of the component have the same tool name, `{name}`", functions[0], functions[1])]
     SameToolName {

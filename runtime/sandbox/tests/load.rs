@@ -37,7 +37,8 @@ async fn component_reports_its_identity_and_definitions() {
 #[tokio::test]
 async fn component_that_is_not_a_tool_is_rejected_with_a_reason() {
     let sandbox = sandbox();
-    let only_a_type = wat::parse_str(r#"(component (type $t (record (field "a" u8))) (export "t" (type $t)))"#);
+    let only_a_type =
+        wat::parse_str(r#"(component (type $t (record (field "a" u8))) (export "t" (type $t)))"#);
     let other_run = wat::parse_str(
         r#"(component (core module $m (func (export "f"))) (core instance $i (instantiate $m))
         (func $f (canon lift (core func $i "f"))) (export "wasi:cli/run@0.2.0" (func $f)))"#,

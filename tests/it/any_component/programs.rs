@@ -85,6 +85,33 @@ fn inspection_shows_that_a_component_is_a_program() {
 }
 
 #[test]
+fn configuration_describes_a_program_and_nothing_else() {
+    let user = User::new();
+    user.file("show.wasm", program()).configure(&format!(
+        "[tools.show]\ncomponent = \"{}\"\ndescription = \"Shows a file.\"\n",
+        user.work().join("show.wasm").display()
+    ));
+    let json = user.run(&["tool", "inspect", "show", "--json"]).ended(0).json();
+    assert_eq!(json["tools"][0]["description"], "Shows a file.");
+    let listed = user.run(&["tool", "list", "--json"]).ended(0).stdout;
+    assert!(listed.contains("Shows a file."), "{listed}");
+    user.configure("[tools.text]\ndescription = \"x\"\n");
+    let refused = user.run(&["call", "text_count", r#"{"text": "x"}"#]).ended(7);
+    assert!(
+        refused
+            .stderr
+            .contains("only a program takes another description"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        refused.stderr.contains("config.toml, line 2"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn model_runs_a_program_and_reads_its_output() {
     let user = User::new();
     user.file("show.wasm", program()).file(
