@@ -15,7 +15,7 @@ use crate::cell::state::CellState;
 use crate::error::LoadError;
 
 /// Maximum number of tools in one component. More would fill the context of a model before its first token.
-const MAX_TOOLS: usize = 128;
+pub(crate) const MAX_TOOLS: usize = 128;
 
 /// Maximum size of a description, in bytes: about 2,500 tokens.
 const MAX_DESCRIPTION: usize = 10 << 10;
