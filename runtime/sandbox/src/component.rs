@@ -12,6 +12,8 @@ use crate::bindings::{ProviderPre, Role};
 use crate::cell::state::CellState;
 use crate::cell::{CellRunner, Footprint};
 use crate::egress::{BoundSecrets, Egress, Transport};
+use crate::error::LoadError;
+use crate::load::definitions;
 use crate::load::imports::{Ability, Import};
 use crate::typed::{Functions, LeftOut};
 
@@ -42,6 +44,7 @@ pub struct Description {
 }
 
 /// Everything that a cell needs, for components of any role.
+#[derive(Clone)]
 pub(crate) struct Base {
     pub(crate) cells: Arc<CellRunner>,
     pub(crate) transport: Transport,
@@ -215,6 +218,26 @@ impl Component {
             Code::Functions(functions) => functions.left_out(),
             Code::Tools(_) | Code::Program(_) => &[],
         }
+    }
+
+    /// Returns the program with another description for the model.
+    ///
+    /// # Errors
+    /// [`LoadError::NotAProgram`] if its tools describe themselves, [`LoadError::TextTooLong`].
+    pub fn with_description(&self, description: &str) -> Result<Self, LoadError> {
+        let (Code::Program(pre), [spec]) = (&self.0.code, self.definitions()) else {
+            return Err(LoadError::NotAProgram);
+        };
+        definitions::check_description(spec.name.as_str(), description)?;
+        let spec = ToolSpec {
+            description: description.to_owned(),
+            ..ToolSpec::clone(spec)
+        };
+        Ok(Self(Arc::new(Loaded {
+            base: self.0.base.clone(),
+            code: Code::Program(pre.clone()),
+            specs: vec![Arc::new(spec)],
+        })))
     }
 
     /// Returns its identity and the definitions of its tools.

@@ -79,6 +79,9 @@ pub enum LoadError {
         /// Its functions, with the reasons.
         left_out: Vec<LeftOut>,
     },
+    /// A description was given for a component that is no program.
+    #[error("the component describes its tools itself: only a program takes another description")]
+    NotAProgram,
     /// Two functions of the component would be tools of the same name.
     #[error("the functions `{}` and `{}` of the component have the same tool name, `{name}`", functions[0], functions[1])]
     SameToolName {
@@ -274,8 +277,7 @@ impl LoadError {
         Some(match self {
             Self::Text => "assemble it first, for example with `wasm-tools parse`".into(),
             Self::CoreModule => {
-                "it has no `_start` function, so that it is no program; build it for `wasm32-wasip2`, or make a \
-                 component of it with `wasm-tools component new`"
+                "build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`"
                     .into()
             }
             Self::ModuleImport { .. } | Self::NotAdapted { .. } => {

@@ -37,8 +37,12 @@ async fn component_reports_its_identity_and_definitions() {
 #[tokio::test]
 async fn component_that_is_not_a_tool_is_rejected_with_a_reason() {
     let sandbox = sandbox();
-    let other_world =
-        wat::parse_str(r#"(component (import "f" (func $f)) (export "wasi:cli/run@0.2.0" (func $f)))"#);
+    let only_a_type =
+        wat::parse_str(r#"(component (type $t (record (field "a" u8))) (export "t" (type $t)))"#);
+    let other_run = wat::parse_str(
+        r#"(component (core module $m (func (export "f"))) (core instance $i (instantiate $m))
+        (func $f (canon lift (core func $i "f"))) (export "wasi:cli/run@0.2.0" (func $f)))"#,
+    );
     for (bytes, error, hint) in [
         (b"hello".to_vec(), "the file is not WebAssembly", None),
         (
@@ -57,9 +61,14 @@ async fn component_that_is_not_a_tool_is_rejected_with_a_reason() {
             Some("toolcell:tool/provider"),
         ),
         (
-            other_world.unwrap(),
+            only_a_type.unwrap(),
             "does not export `toolcell:tool/tools`",
-            Some("it exports `wasi:cli/run@0.2.0`"),
+            Some("it exports `t`"),
+        ),
+        (
+            other_run.unwrap(),
+            "the component does not match the interface",
+            None,
         ),
         (
             Probe {

@@ -1,3 +1,4 @@
-//! Components that were not written for Toolcell.
+//! Components and programs that were not written for Toolcell.
 
 mod functions;
+mod programs;

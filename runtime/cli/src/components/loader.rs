@@ -280,7 +280,14 @@ impl<'a> ComponentLoader<'a> {
         let (label, bytes) = self.bytes(settings)?;
         self.trust.check(settings, &bytes, self.environment).await?;
         let loaded = self.load_tools(settings, &label, &bytes).await;
-        let component = loaded.map_err(|error| cannot_load(&label, error))?;
+        let component = loaded.map_err(|error| {
+            let is_of_description = matches!(error, LoadError::NotAProgram | LoadError::TextTooLong { .. });
+            let failure = cannot_load(&label, error);
+            match &settings.description {
+                Some(description) if is_of_description => failure.why(description.origin.point_at()),
+                _ => failure,
+            }
+        })?;
         if settings.is_of_project() {
             self.check_names(settings, &component).await?;
         }
@@ -297,7 +304,7 @@ impl<'a> ComponentLoader<'a> {
     /// # Errors
     /// Same as [`ComponentLoader::component`].
     pub(crate) async fn describe(&self, settings: &ToolSettings) -> Result<Description, Failure> {
-        if settings.is_of_project() {
+        if settings.is_of_project() || settings.description.is_some() {
             return Ok(self.component(settings).await?.description());
         }
         let (label, bytes) = self.bytes(settings)?;
@@ -364,11 +371,15 @@ impl<'a> ComponentLoader<'a> {
         label: &str,
         bytes: &[u8],
     ) -> Result<Component, LoadError> {
-        match &settings.component {
+        let component = match &settings.component {
             ComponentSource::Shipped(shipped) => {
-                self.sandbox.load_trusted(label, bytes, shipped.digest()).await
+                self.sandbox.load_trusted(label, bytes, shipped.digest()).await?
             }
-            ComponentSource::File(_) => self.sandbox.load(label, bytes).await,
+            ComponentSource::File(_) => self.sandbox.load(label, bytes).await?,
+        };
+        match &settings.description {
+            Some(description) => component.with_description(&description.value),
+            None => Ok(component),
         }
     }
 

@@ -85,6 +85,8 @@ pub(crate) struct ToolSettings {
     pub(crate) name: String,
     /// Source of its bytes.
     pub(crate) component: ComponentSource,
+    /// Description of a program.
+    pub(crate) description: Option<Sourced<String>>,
     /// False if the component is disabled.
     pub(crate) enabled: Sourced<bool>,
     /// Names of the tools that are offered, with the origin of the list; `None` means all.
@@ -251,6 +253,7 @@ impl ToolSettings {
         Self {
             name: name.into(),
             component,
+            description: None,
             enabled: Sourced::default(true),
             only: None,
             grants: Vec::new(),

@@ -1,6 +1,5 @@
 //! The cell: one call in one store, from instantiation to the receipt.
 
-pub(crate) mod capture;
 pub(crate) mod environment;
 pub(crate) mod epoch;
 pub(crate) mod failure;

@@ -18,8 +18,8 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::{log, progress};
-use crate::cell::capture::{Capture, StreamText};
 use crate::cell::last_message::LastMessage;
+use crate::program::capture::{Capture, StreamText};
 
 /// Maximum number of lines of one call, whatever their length, because the observer handles each of them.
 pub(crate) const MAX_LINES: u32 = 1_000;

@@ -13,7 +13,6 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::bindings::{log, progress};
 use crate::cell::CellRunner;
-use crate::cell::capture::Capture;
 use crate::cell::environment::{self, EnvironmentView};
 use crate::cell::limiter::Limiter;
 use crate::cell::memory::{MemoryAccount, OutOfMemory, Reservation};
@@ -25,6 +24,7 @@ use crate::cell::sockets::{self, Denied};
 use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS};
 use crate::files::{self, Files, FilesView};
 use crate::keyvalue::{self, Buckets, KeyValueView};
+use crate::program::capture::Capture;
 
 /// State of one store.
 ///

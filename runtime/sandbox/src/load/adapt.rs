@@ -164,7 +164,9 @@ mod tests {
     fn module_is_checked_before_it_is_adapted() {
         let of = |functions: u32| {
             let functions = "(func)".repeat(usize::try_from(functions).unwrap() - 1);
-            module(&format!(r#"(module (func (export "_start")) {functions})"#))
+            module(&format!(
+                r#"(module (memory (export "memory") 1) (func (export "_start")) {functions})"#
+            ))
         };
         assert!(of(MAX_FUNCTIONS).is_ok());
         let refused = of(MAX_FUNCTIONS + 1).unwrap_err();
@@ -177,6 +179,27 @@ mod tests {
             adapt(b"\0asm\x0d\0\x01\0"),
             Err(LoadError::Malformed { .. })
         ));
+    }
+
+    #[test]
+    fn changed_module_is_refused_or_adapted_without_a_panic() {
+        let text = r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 1) (data (i32.const 0) "x") (func (export "_start") (drop (i32.const 1))))"#;
+        let whole = wat::parse_str(text).unwrap();
+        assert!(adapt(&whole).is_ok());
+        let cut = (0..whole.len()).map(|length| whole[..length].to_vec());
+        let changed = (8..whole.len()).flat_map(|at| {
+            [0x01, 0x7f].map(|flip| {
+                let mut changed = whole.clone();
+                changed[at] ^= flip;
+                changed
+            })
+        });
+        for bytes in cut.chain(changed) {
+            if let Err(LoadError::NotAdapted { reason }) = adapt(&bytes) {
+                assert!(!reason.contains("unexpectedly"), "{bytes:x?}");
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::cell::state::CellState;
 use crate::error::LoadError;
 
 /// Maximum number of tools in one component. More would fill the context of a model before its first token.
-const MAX_TOOLS: usize = 128;
+pub(crate) const MAX_TOOLS: usize = 128;
 
 /// Maximum size of a description, in bytes: about 2,500 tokens.
 const MAX_DESCRIPTION: usize = 10 << 10;
@@ -178,6 +178,19 @@ pub(crate) fn check(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError
     Ok(specs)
 }
 
+/// Checks the length of a description.
+pub(crate) fn check_description(tool: &str, description: &str) -> Result<(), LoadError> {
+    match description.len() {
+        size if size > MAX_DESCRIPTION => Err(LoadError::TextTooLong {
+            tool: tool.to_owned(),
+            field: "description",
+            size,
+            limit: MAX_DESCRIPTION,
+        }),
+        _ => Ok(()),
+    }
+}
+
 fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
     let name = &definition.name;
     let at_most = |field, text: &str, limit| {
@@ -193,7 +206,7 @@ fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
         }
     };
     ToolName::new(name.clone()).map_err(LoadError::ToolName)?;
-    at_most("description", &definition.description, MAX_DESCRIPTION)?;
+    check_description(name, &definition.description)?;
     at_most(
         "title",
         definition.title.as_deref().unwrap_or_default(),

@@ -2,6 +2,7 @@
 //!
 //! A program is one tool. It is given arguments and a standard input, and its result is the exit code with both streams.
 
+pub(crate) mod capture;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +18,10 @@ use wasmtime_wasi::I32Exit;
 use wasmtime_wasi::p2::bindings::{Command, CommandPre};
 
 use crate::bindings::{is_compatible, split_version};
-use crate::cell::capture::StreamText;
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, LinkedWorld};
 use crate::load::imports::WASI;
+use crate::program::capture::StreamText;
 
 /// Interface of a program, without its version.
 const RUN: &str = "wasi:cli/run";
@@ -117,7 +118,7 @@ pub(crate) struct ProgramCall {
     output: u64,
 }
 
-/// How a program ended.
+/// Outcome of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProgramResult {
     code: i32,

@@ -96,6 +96,20 @@ async fn program_is_one_tool_named_after_its_file() {
 }
 
 #[tokio::test]
+async fn description_of_a_program_can_be_chosen() {
+    let component = load("", CAT).await;
+    let described = component.with_description("Copies.").unwrap();
+    assert_eq!(described.definitions()[0].description, "Copies.");
+    assert_eq!(described.definitions()[0].name, component.definitions()[0].name);
+    let result = call(&described, Policy::default(), json!({"stdin": "x"})).await;
+    assert_eq!(result.content, [Content::text("x")]);
+    for (length, is_ok) in [(10 << 10, true), ((10 << 10) + 1, false)] {
+        let given = component.with_description(&"x".repeat(length));
+        assert_eq!(given.is_ok(), is_ok, "{length}");
+    }
+}
+
+#[tokio::test]
 async fn program_reads_its_input_and_returns_its_output() {
     let component = load("", CAT).await;
     let result = call(&component, Policy::default(), json!({"stdin": "one\ntwo"})).await;

@@ -25,9 +25,12 @@ pub(crate) use call::{FunctionCall, FunctionResult};
 
 use crate::cell::state::CellState;
 use crate::error::LoadError;
-use crate::load::definitions::Stored;
+use crate::load::definitions::{MAX_TOOLS, Stored};
 use docs::Docs;
 use wit_type::{MAX_TYPE_PARTS, Unsupported, WitType};
+
+/// Maximum number of functions that are listed with the reason why they are no tools.
+const MAX_LEFT_OUT: usize = 128;
 
 /// A component whose functions are tools, linked.
 pub(crate) struct Functions {
@@ -72,6 +75,8 @@ impl Functions {
             component,
             functions: Vec::new(),
             left_out: Vec::new(),
+            beyond: 0,
+            parts: MAX_TOOLS * MAX_TYPE_PARTS,
         };
         for (name, item) in component.component_type().exports(engine) {
             match item.ty {
@@ -87,8 +92,17 @@ impl Functions {
             }
         }
         let Found {
-            functions, left_out, ..
+            functions,
+            left_out,
+            beyond,
+            ..
         } = found;
+        if beyond > 0 {
+            return Err(LoadError::ToolCount {
+                count: functions.len() + beyond,
+                limit: MAX_TOOLS,
+            });
+        }
         if functions.is_empty() {
             return Err(no_function(&left_out, exports));
         }
@@ -158,12 +172,21 @@ struct Found<'a> {
     component: &'a Component,
     functions: Vec<Function>,
     left_out: Vec<LeftOut>,
+    /// Number of functions beyond [`MAX_TOOLS`].
+    beyond: usize,
+    /// Number of parts that the types of all functions may still have: a type of a few bytes can occur in each of them.
+    parts: usize,
 }
 
 impl Found<'_> {
     fn add(&mut self, interface: Option<&str>, function: &str, ty: &ComponentFunc) {
+        if self.functions.len() == MAX_TOOLS {
+            self.beyond += 1;
+            return;
+        }
         match self.convert(interface, function, ty) {
             Ok(found) => self.functions.push(found),
+            Err(_) if self.left_out.len() == MAX_LEFT_OUT => {}
             Err(Unsupported(reason)) => self.left_out.push(LeftOut {
                 function: names::full(interface, function),
                 reason,
@@ -172,7 +195,7 @@ impl Found<'_> {
     }
 
     fn convert(
-        &self,
+        &mut self,
         interface: Option<&str>,
         function: &str,
         ty: &ComponentFunc,
@@ -187,13 +210,11 @@ impl Found<'_> {
         if is_initialization(interface, function, ty) {
             return unsupported("it is called when the component is built");
         }
-        let mut parts = MAX_TYPE_PARTS;
-        let parameters = (ty.params())
-            .map(|(name, ty)| Ok((name.to_owned(), WitType::of(&ty, &mut parts)?)))
-            .collect::<Result<_, _>>()?;
-        let result = (ty.results().next())
-            .map(|ty| WitType::of(&ty, &mut parts))
-            .transpose()?;
+        let allowed = self.parts.min(MAX_TYPE_PARTS);
+        let mut left = allowed;
+        let types = types_of(ty, &mut left);
+        self.parts -= allowed - left;
+        let (parameters, result) = types?;
         let instance = match interface {
             None => None,
             Some(name) => match self.component.get_export_index(None, name) {
@@ -213,6 +234,18 @@ impl Found<'_> {
             result,
         })
     }
+}
+
+/// Returns the types of the parameters and of the result.
+fn types_of(
+    ty: &ComponentFunc,
+    parts: &mut usize,
+) -> Result<(Vec<(String, WitType)>, Option<WitType>), Unsupported> {
+    let parameters = (ty.params())
+        .map(|(name, ty)| Ok((name.to_owned(), WitType::of(&ty, parts)?)))
+        .collect::<Result<_, _>>()?;
+    let result = ty.results().next().map(|ty| WitType::of(&ty, parts));
+    Ok((parameters, result.transpose()?))
 }
 
 /// Returns `true` for a function that `componentize-qjs` or `componentize-py` calls to build the component, and leaves in

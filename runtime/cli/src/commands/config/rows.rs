@@ -234,6 +234,10 @@ impl Rows {
     fn tool(&mut self, tool: &ToolSettings, settings: &Settings, environment: &Environment) {
         let key = |what: &str| format!("tools.{}.{what}", tool.name);
         self.component(tool, &key, environment);
+        if let Some(description) = &tool.description {
+            let shown = escape::toml(&description.value);
+            self.add(key("description"), shown, &description.origin);
+        }
         if let Some(only) = &tool.only {
             let names: Vec<String> = only.value.iter().map(|name| escape::toml(name)).collect();
             self.add(key("only"), format!("[{}]", names.join(", ")), &only.origin);

@@ -138,7 +138,14 @@ impl<'a> Report<'a> {
         let mut abilities = self.inspected.identity().abilities();
         // Every other import needs streams; they have no meaning of their own.
         abilities.retain(|ability| *ability != Ability::Plumbing);
-        abilities.into_iter().map(Ability::sentence).collect()
+        let is_program = self.kind() == Some(ComponentKind::Program);
+        let sentence = |ability| match ability {
+            Ability::Stdio if is_program => {
+                "can read standard input and write to the streams that are its result"
+            }
+            ability => ability.sentence(),
+        };
+        abilities.into_iter().map(sentence).collect()
     }
 
     fn cannot(&self) -> Vec<&'static str> {

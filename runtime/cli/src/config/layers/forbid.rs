@@ -108,6 +108,17 @@ pub(super) fn forbid_scratch(dir: Option<&Spanned<String>>, source: &Arc<Source>
         .hint("use --scratch, or put it into your own configuration"))
 }
 
+pub(super) fn forbid_description(
+    text: Option<&Spanned<String>>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let Some(text) = text else { return Ok(()) };
+    Err(refused("a project's file cannot describe a tool")
+        .why(source.point_at(&text.span()))
+        .why("the description tells the model when to use the tool")
+        .hint("put it into your own configuration"))
+}
+
 pub(super) fn forbid_hooks(
     hooks: &BTreeMap<Spanned<String>, HookTable>,
     source: &Arc<Source>,
@@ -167,7 +178,7 @@ mod tests {
 
     /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is
     /// refused.
-    const DECIDED: [(&str, &str, bool); 52] = [
+    const DECIDED: [(&str, &str, bool); 53] = [
         ("agent.environment", "[agent]\nenvironment = true", true),
         ("agent.instructions", "[agent]\ninstructions = \"x\"", true),
         (
@@ -226,6 +237,7 @@ mod tests {
             "[tools.theirs]\ncomponent = \"t.wasm\"",
             false,
         ),
+        ("tools.*.description", "[tools.text]\ndescription = \"x\"", true),
         ("tools.*.enabled", "[tools.text]\nenabled = false", false),
         ("tools.*.grants", "[tools.text]\ngrants = [\"env=X\"]", true),
         ("tools.*.grants", "[tools.text]\ngrants = []", false),

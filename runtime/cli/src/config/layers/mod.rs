@@ -238,6 +238,10 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
                 origin: origin(source, enabled),
             };
         }
+        tool.description = table.description.as_ref().map(|text| Sourced {
+            value: text.get_ref().clone(),
+            origin: origin(source, text),
+        });
         tool.only = only(table, source);
         tool.grants = grant_lines(table.grants.as_deref(), source, &environment.cwd);
         tool.bindings = bindings(name, &table.secrets, source)?;

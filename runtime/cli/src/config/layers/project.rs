@@ -16,8 +16,8 @@ use toml::Spanned;
 use toolcell_core::Grant;
 
 use super::forbid::{
-    forbid_agent, forbid_agents, forbid_hooks, forbid_log, forbid_mcp, forbid_prices, forbid_profiles,
-    forbid_provider, forbid_scratch, forbid_secrets, refused,
+    forbid_agent, forbid_agents, forbid_description, forbid_hooks, forbid_log, forbid_mcp, forbid_prices,
+    forbid_profiles, forbid_provider, forbid_scratch, forbid_secrets, refused,
 };
 use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
 use super::turn::{forbid_context, narrow_loop};
@@ -90,6 +90,7 @@ pub(super) fn apply_project(
     for (name, table) in tools {
         let ToolTable {
             component: _, // Read by `declare`.
+            description,
             enabled,
             only,
             grants,
@@ -98,6 +99,7 @@ pub(super) fn apply_project(
             secrets: _, // Refused above.
         } = table;
         forbid_scratch(scratch.as_ref(), source)?;
+        forbid_description(description.as_ref(), source)?;
         let tool = declare(settings, &taken, name, table, source, environment)?
             .name
             .clone();

@@ -184,6 +184,49 @@ async fn type_that_contains_itself_twice_is_left_out() {
     );
 }
 
+/// A component with `count` functions of the same type, after those that are left out.
+fn crowd(ty: &str, count: usize, left_out: usize) -> String {
+    let good: String = (0..count)
+        .map(|n| format!("(export \"f{n}\" (func $f))"))
+        .collect();
+    let other: String = (0..left_out)
+        .map(|n| format!("(export \"r{n}\" (func $r))"))
+        .collect();
+    let doubled: String = (1..11)
+        .map(|n| format!("(type $t{n} (tuple $t{0} $t{0}))", n - 1))
+        .collect();
+    format!(
+        r#"(component {ECHO} (type $t0 bool) {doubled}
+(core module $n (func (export "f") (param i32)))
+(core instance $j (instantiate $n))
+(type $resource (resource (rep i32)))
+(export $thing "thing" (type $resource))
+(func $r (param "v" (own $thing)) (canon lift (core func $j "f")))
+(func $f (param "v" {ty}) (canon lift (core func $j "f") (memory $i "memory") (realloc (func $i "realloc"))))
+{other}{good})"#
+    )
+}
+
+#[tokio::test]
+async fn functions_of_a_component_are_limited_in_number() {
+    let component = load(&sandbox(), &crowd("bool", 128, 129)).await.unwrap();
+    assert_eq!(
+        (component.definitions().len(), component.left_out().len()),
+        (128, 128)
+    );
+    let refused = load(&sandbox(), &crowd("bool", 130, 0)).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the component defines 130 tools, expected 1 to 128"
+    );
+    // A large type in each of many functions: the first schema is refused.
+    let refused = load(&sandbox(), &crowd("$t10", 128, 0)).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("input schema of the tool `f0`"),
+        "{refused}"
+    );
+}
+
 /// The deepest schema of the deepest type is accepted.
 #[test]
 fn schema_of_the_deepest_types_is_accepted() {
