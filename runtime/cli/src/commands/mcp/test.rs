@@ -56,7 +56,7 @@ impl Test {
         let started = {
             let _activity = console.activity("starting the MCP server");
             tokio::select! {
-                started = servers::start(wanted, &known, &settings, environment) => started?,
+                started = servers::start(wanted, &known, &settings, environment, None) => started?,
                 () = servers::interrupted() => {
                     return Err(Failure::new(Exit::Cancelled, "cancelled while the MCP server was starting"));
                 }
