@@ -7,6 +7,8 @@
 mod address;
 mod events;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
@@ -174,7 +176,14 @@ impl Endpoint {
                 return Err(ServerError::Cut);
             };
             tokio::time::sleep(events.retry.unwrap_or(RETRY).clamp(MIN_RETRY, MAX_RETRY)).await;
-            response = self.listen(Some(&last)).await?;
+            response = self.listen(Some(&last)).await.map_err(|error| match error {
+                // The request itself was accepted, and may have had an effect: it must not count as unsent.
+                ServerError::SessionLost
+                | ServerError::Unauthorized
+                | ServerError::Redirected(_)
+                | ServerError::Unreachable(_) => ServerError::Cut,
+                error => error,
+            })?;
             events.restart(last);
         }
     }
