@@ -31,7 +31,7 @@ pub(super) fn counted(
 /// Options with a short time for calls.
 pub(super) fn quick() -> Options {
     Options {
-        call_timeout: Duration::from_millis(300),
+        call_timeout: Duration::from_secs(1),
         ..Options::new("srv")
     }
 }
@@ -236,7 +236,7 @@ async fn dropped_call_is_cancelled_as_its_version_wants() {
         })
         .await;
         let server = scripted.start().await;
-        let dropped = tokio::time::timeout(Duration::from_millis(200), call(&server)).await;
+        let dropped = tokio::time::timeout(Duration::from_secs(1), call(&server)).await;
         assert!(dropped.is_err());
         scripted.wait_for("tools/call", 1, |seen| seen.is_cut).await;
         const CANCELLED: &str = "notifications/cancelled";
