@@ -147,7 +147,7 @@ fn server_is_added_and_removed_with_everything_else_kept() {
         "add",
         "srv",
         "--env",
-        "A=1",
+        "A=x secret:u",
         "--env",
         "B=secret:t",
         "--dry-run",
@@ -186,6 +186,15 @@ fn server_is_added_and_removed_with_everything_else_kept() {
     assert!(removed.stdout.contains("-[mcp.srv]"), "{}", removed.stdout);
     assert_eq!(configuration(&user), text);
     user.run(&["mcp", "remove", "srv"]).ended(2);
+    // What it writes can be read again.
+    user.run(&[&add[..7], &command].concat()).ended(0);
+    let written: toml::Value = toml::from_str(&configuration(&user)).unwrap();
+    let env = &written["mcp"]["srv"]["env"];
+    assert_eq!(
+        (env["A"].as_str(), env["B"]["secret"].as_str()),
+        (Some("x secret:u"), Some("t"))
+    );
+    user.run(&["mcp", "list"]).ended(0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `toolcell mcp serve`: each version of the protocol, grants, rules, cancellation, and what is refused.
 
+mod asking;
 mod configured;
 mod http;
 mod install;

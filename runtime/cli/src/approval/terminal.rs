@@ -193,7 +193,7 @@ impl ApproverState {
             let now = Value::String(shortened(&text)).to_string();
             loop {
                 let question = text!("  for {}, now {}", Shown(&pointer), Shown(&now));
-                let Answer::Line(pattern) = asking.line(question)? else {
+                let Answer::Line(pattern) = asking.line(question, "  pattern, then Enter: ")? else {
                     return Ok(None);
                 };
                 if pattern.is_empty() {
@@ -359,7 +359,9 @@ impl Approver for TerminalApprover {
 
 /// Asks on a thread that may block. Cancelling the turn drops the future, which withdraws the question. Returns `None` if
 /// asking failed.
-async fn blocking<T: Send + 'static>(ask: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Option<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    ask: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> Option<T> {
     let withdrawn = Withdrawn::default();
     let flag = withdrawn.0.clone();
     tokio::task::spawn_blocking(move || ask(&flag)).await.ok()

@@ -2,5 +2,6 @@
 //! files of clients that start `toolcell mcp serve`.
 
 pub(crate) mod clients;
+pub(crate) mod elicitor;
 pub(crate) mod lock;
 pub(crate) mod servers;

@@ -13,7 +13,7 @@ use toolcell_core::event::DataFlow;
 use toolcell_core::suggest::nearest;
 use toolcell_core::{Secrets, Tool};
 use toolcell_mcp::Identity;
-use toolcell_mcp::client::{Launch, LeftOut, McpServer, Options, Remote, ServerError, StartError};
+use toolcell_mcp::client::{Elicitor, Launch, LeftOut, McpServer, Options, Remote, ServerError, StartError};
 use toolcell_sandbox::Digest;
 
 use crate::approval::terminal::Known;
@@ -24,6 +24,7 @@ use crate::config::mcp::{EnvValue, Process, Transport};
 use crate::config::{McpSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::mcp::elicitor::TerminalElicitor;
 use crate::mcp::lock::{Difference, LockedServer};
 use crate::ui::render::Console;
 use crate::ui::terminal::{Own, ShownUrl, Text, text};
@@ -83,10 +84,11 @@ impl Servers {
             return Ok(Self::default());
         }
         let known = secrets::read(settings, environment)?;
+        let elicitor = TerminalElicitor::new(environment, console);
         let starting = wanted.into_iter().map(|wanted| {
-            let known = &known;
+            let (known, elicitor) = (&known, elicitor.clone());
             async move {
-                let started = start(&wanted, known, settings, environment).await;
+                let started = start(&wanted, known, settings, environment, elicitor).await;
                 (wanted, started)
             }
         });
@@ -301,7 +303,7 @@ impl Running {
     }
 }
 
-/// Starts a server, or connects to it.
+/// Starts a server, or connects to it. Its questions go to `elicitor`, and are refused without one.
 ///
 /// # Errors
 /// Returns an error that says what the server lacks or did, with a hint for the user.
@@ -310,6 +312,7 @@ pub(crate) async fn start(
     known: &Secrets,
     settings: &Settings,
     environment: &Environment,
+    elicitor: Option<Arc<dyn Elicitor>>,
 ) -> Result<Arc<McpServer>, Failure> {
     let secrets = secrets_of(server, known, settings)
         .map_err(|failure| failure.why(text!("it is for the MCP server `{}`", server.name)))?;
@@ -320,6 +323,7 @@ pub(crate) async fn start(
         call_timeout: server.call_timeout,
         trusts_annotations: server.trusts_annotations,
         redactor: secrets.redactor(),
+        elicitor,
         ..Options::new(server.name.as_str())
     };
     let identity = Identity {

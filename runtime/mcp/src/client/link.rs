@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 
+use super::elicitation::{self, Asking};
 use super::error::ServerError;
 use super::http::{Endpoint, Outgoing, POST_TIME};
 use super::message::{self, Received};
@@ -40,9 +42,14 @@ pub(super) struct Link {
     outbox: mpsc::Sender<Vec<u8>>,
     /// Connections over HTTP, where each request is an exchange of its own; `None` for streams.
     http: Option<Arc<Endpoint>>,
+    /// Asks the user; `None` if nobody can be asked.
+    pub(super) asking: Option<Arc<Asking>>,
     last_id: AtomicI64,
     tasks: Mutex<JoinSet<()>>,
 }
+
+/// The time of a request is over.
+struct Elapsed;
 
 /// A request.
 pub(super) struct Ask {
@@ -72,8 +79,9 @@ impl Link {
     pub(super) fn start(
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
+        asking: Option<Asking>,
     ) -> Self {
-        let (mut link, unwritten) = Self::new(None);
+        let (mut link, unwritten) = Self::new(None, asking);
         let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.spawn(read(input, link.shared.clone(), link.outbox.clone()));
         tasks.spawn(write(output, unwritten, link.shared.clone()));
@@ -81,22 +89,38 @@ impl Link {
     }
 
     /// A connection over HTTP.
-    pub(super) fn over_http(http: Endpoint) -> Self {
+    pub(super) fn over_http(http: Endpoint, asking: Option<Asking>) -> Self {
         let http = Arc::new(http);
-        let (mut link, unwritten) = Self::new(Some(http.clone()));
+        let (mut link, unwritten) = Self::new(Some(http.clone()), asking);
         let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.spawn(post(http, unwritten, link.shared.clone()));
         link
     }
 
-    fn new(http: Option<Arc<Endpoint>>) -> (Self, mpsc::Receiver<Vec<u8>>) {
+    fn new(http: Option<Arc<Endpoint>>, asking: Option<Asking>) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (outbox, unwritten) = mpsc::channel(MAX_UNWRITTEN);
+        let mut shared = Shared::default();
+        let mut tasks = JoinSet::new();
+        let asking = asking.map(Arc::new);
+        // One is shown, and one waits. The server's next one is refused.
+        let (questions, waiting) = mpsc::channel(1);
+        shared.questions = asking.is_some().then_some(questions);
+        let shared = Arc::new(shared);
+        if let Some(asking) = asking.clone() {
+            tasks.spawn(elicitation::answer(
+                waiting,
+                asking,
+                shared.clone(),
+                outbox.clone(),
+            ));
+        }
         let link = Self {
-            shared: Arc::default(),
+            shared,
             outbox,
             http,
+            asking,
             last_id: AtomicI64::new(0),
-            tasks: Mutex::default(),
+            tasks: Mutex::new(tasks),
         };
         (link, unwritten)
     }
@@ -111,7 +135,8 @@ impl Link {
             headers,
         } = ask;
         let id = self.next_id();
-        if observer.is_some() {
+        let is_call = observer.is_some();
+        if is_call {
             params["_meta"]["progressToken"] = id.into();
         }
         let (answer, mut answered) = oneshot::channel();
@@ -161,10 +186,14 @@ impl Link {
             let _ = self.outbox.send(body).await;
             answered.await
         };
-        match tokio::time::timeout(limit, asked).await {
+        let answered = self.within(limit, asked).await;
+        if let Some(asking) = self.asking.as_ref().filter(|_| is_call) {
+            asking.reset();
+        }
+        match answered {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(ServerError::Ended { status: None }),
-            Err(_) => {
+            Err(Elapsed) => {
                 if self.shared.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNANSWERED {
                     self.close(ServerError::Ended { status: None });
                 }
@@ -172,6 +201,27 @@ impl Link {
                     method: method.to_owned(),
                     ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
                 })
+            }
+        }
+    }
+
+    /// Waits at most for a time in which no question is shown to the user.
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        let asked = || {
+            self.asking
+                .as_ref()
+                .map(|asking| asking.time())
+                .unwrap_or_default()
+        };
+        let (begun, before) = (Instant::now(), asked());
+        let mut work = std::pin::pin!(work);
+        loop {
+            let extra = asked().saturating_sub(before);
+            let left = (limit + extra).saturating_sub(begun.elapsed());
+            match tokio::time::timeout(left, &mut work).await {
+                Ok(done) => return Ok(done),
+                Err(_) if asked().saturating_sub(before) > extra => {}
+                Err(_) => return Err(Elapsed),
             }
         }
     }
@@ -266,6 +316,11 @@ impl Link {
     /// Returns the reason for which the connection ended, if it did.
     pub(super) fn end(&self) -> Option<ServerError> {
         self.shared.lock().end.clone()
+    }
+
+    /// True once a server over HTTP does not know its session any more. Requests on their way go on.
+    pub(super) fn is_lost(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| http.is_lost())
     }
 
     /// Ends the connection; every request that waits fails with this error.

@@ -16,7 +16,11 @@ pub(super) enum Received {
     /// Answer to a request of ours.
     Answer { id: i64, answer: Answer },
     /// A request of the server.
-    Request { id: RequestId, method: String },
+    Request {
+        id: RequestId,
+        method: String,
+        params: Map<String, Value>,
+    },
     /// A notification.
     Notification {
         method: String,
@@ -102,15 +106,20 @@ fn of_object(mut object: Map<String, Value>) -> Received {
         Some(_) => return Received::Nonsense,
         None => None,
     };
+    let mut params = || match object.remove("params") {
+        Some(Value::Object(params)) => params,
+        _ => Map::new(),
+    };
     match (id, method) {
-        (Some(id), Some(method)) => Received::Request { id, method },
-        (None, Some(method)) => {
-            let params = match object.remove("params") {
-                Some(Value::Object(params)) => params,
-                _ => Map::new(),
-            };
-            Received::Notification { method, params }
-        }
+        (Some(id), Some(method)) => Received::Request {
+            id,
+            method,
+            params: params(),
+        },
+        (None, Some(method)) => Received::Notification {
+            method,
+            params: params(),
+        },
         (Some(RequestId::Number(id)), None) => Received::Answer {
             id,
             answer: answer(object),
@@ -148,6 +157,14 @@ pub(super) fn response(id: &RequestId, method: &str) -> Vec<u8> {
         _ => {
             json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "not supported by this client" } })
         }
+    })
+}
+
+/// Writes the answer to a request of the server: a result, or an error.
+pub(super) fn answer_to(id: &RequestId, answer: Result<Value, Value>) -> Vec<u8> {
+    line(&match answer {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
     })
 }
 
@@ -198,6 +215,7 @@ mod tests {
                 Received::Request {
                     id: RequestId::Text("x".into()),
                     method: "ping".into(),
+                    params: Map::new(),
                 },
             ),
             (

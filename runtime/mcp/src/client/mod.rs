@@ -13,10 +13,12 @@
 //! | negotiation of the version, lists of tools | `session` |
 //! | definitions and results in our form | `definition`, `content` |
 //! | resources and prompts, as tools | `resources` |
+//! | questions of the server to the user | `elicitation` |
 //! | one tool of a server | `tool` |
 
 mod content;
 mod definition;
+mod elicitation;
 mod error;
 mod http;
 mod link;
@@ -34,6 +36,10 @@ mod tool;
 
 pub use content::MAX_RESULT_BYTES;
 pub use definition::{Definition, LeftOut, MAX_DESCRIPTION, MAX_TITLE, MAX_TOOLS};
+pub use elicitation::{
+    Elicitation, ElicitationAnswer, ElicitationField, Elicitor, FieldKind, MAX_CHOICES, MAX_ELICITATIONS,
+    MAX_FIELDS,
+};
 pub use error::ServerError;
 pub use http::{MAX_STREAM_BYTES, Remote, RemoteError, check_header_name, check_url};
 pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};

@@ -14,6 +14,7 @@ use toolcell_core::tool::CallObserver;
 use toolcell_core::{Secrets, Tool, ToolError, ToolSpec};
 
 use super::definition::{self, Definition, LeftOut};
+use super::elicitation::{Asking, Elicitor};
 use super::error::ServerError;
 use super::http::{Endpoint, Remote};
 use super::link::Link;
@@ -49,6 +50,8 @@ pub struct Options {
     pub trusts_annotations: bool,
     /// Removes the secrets that the server got from what it returns.
     pub redactor: Redactor,
+    /// Asks the user on behalf of the server; `None` refuses its questions.
+    pub elicitor: Option<Arc<dyn Elicitor>>,
 }
 
 impl Options {
@@ -62,6 +65,7 @@ impl Options {
             call_timeout: Duration::from_secs(60),
             trusts_annotations: false,
             redactor: Secrets::default().redactor(),
+            elicitor: None,
         }
     }
 
@@ -249,9 +253,14 @@ impl McpServer {
             error,
             output: String::new(),
         })?;
+        let Options { name, redactor, .. } = &self.options;
+        let asking = (self.options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
         let (link, process) = match connection {
-            Connection::Streams(streams) => (Link::start(streams.input, streams.output), streams.process),
-            Connection::Http(endpoint) => (Link::over_http(endpoint), None),
+            Connection::Streams(streams) => {
+                let link = Link::start(streams.input, streams.output, asking);
+                (link, streams.process)
+            }
+            Connection::Http(endpoint) => (Link::over_http(endpoint, asking), None),
         };
         let left = || deadline.saturating_duration_since(Instant::now());
         let opened = async {
@@ -295,7 +304,6 @@ impl McpServer {
         if matches!(called, Err(ServerError::SessionLost)) {
             // Nothing was called. A server forgets its sessions when it is started again.
             tracing::info!(server = name, "an MCP server ended the session");
-            self.forget(&live).await;
             let live = ready().await?;
             called = live.session.call(definition, arguments, left(), observer).await;
         }
@@ -319,11 +327,17 @@ impl McpServer {
             state.live = None;
             state.ready_at = Some(Instant::now() + self.delay());
         }
+        state.live = state.live.take().filter(|live| !live.session.link.is_lost());
         let live = match &state.live {
             Some(live) => {
                 let live = live.clone();
                 if live.session.link.take_stale() {
                     let listed = self.list(&live).await;
+                    if live.session.link.is_lost() {
+                        drop(state);
+                        // Opening a session reads the list as well.
+                        return Box::pin(self.live(definition)).await;
+                    }
                     if listed.is_err() {
                         live.session.link.set_stale();
                     }
@@ -352,15 +366,6 @@ impl McpServer {
             return Err(self.refused(&definition.spec));
         }
         Ok(live)
-    }
-
-    /// Opens a new session with the next call, unless another call did.
-    async fn forget(&self, lost: &Arc<Live>) {
-        let mut state = self.state.lock().await;
-        if state.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, lost)) {
-            state.live = None;
-            state.ready_at = None;
-        }
     }
 
     async fn list(&self, live: &Live) -> Result<Vec<Definition>, ServerError> {

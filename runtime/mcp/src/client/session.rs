@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 
 use super::definition::Definition;
+use super::elicitation::{self, MAX_ELICITATIONS};
 use super::error::{ServerError, excerpt};
 use super::http;
 use super::link::{Ask, Link};
@@ -69,7 +70,7 @@ impl Session {
         let client = json!({ "name": session.identity.name, "version": session.identity.version });
         let params = json!({
             "protocolVersion": Version::NEWEST_WITH_SESSION.as_str(),
-            "capabilities": {},
+            "capabilities": session.abilities(),
             "clientInfo": client,
         });
         let left = deadline.saturating_duration_since(Instant::now());
@@ -170,26 +171,87 @@ impl Session {
                 "io.modelcontextprotocol/clientInfo": {
                     "name": self.identity.name, "version": self.identity.version,
                 },
-                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientCapabilities": self.abilities(),
             });
         }
     }
 
-    pub(super) async fn ask(&self, mut ask: Ask) -> Result<Value, ServerError> {
-        let method = ask.method;
-        self.add_meta(&mut ask.params);
-        let result = self.link.request(ask).await?;
-        match result["resultType"].as_str() {
-            None | Some("complete") => Ok(result),
-            Some("input_required") => Err(ServerError::invalid(
+    /// Capabilities of this client.
+    fn abilities(&self) -> Value {
+        match self.link.asking {
+            Some(_) => json!({ "elicitation": {} }),
+            None => json!({}),
+        }
+    }
+
+    /// Makes a request. In versions without sessions a server may want answers of the user first, and gets the request
+    /// again with them.
+    pub(super) async fn ask(&self, ask: Ask) -> Result<Value, ServerError> {
+        let Ask {
+            method,
+            mut params,
+            limit,
+            observer,
+            headers,
+        } = ask;
+        self.add_meta(&mut params);
+        let mut spent = Duration::ZERO;
+        for _ in 0..=MAX_ELICITATIONS {
+            let begun = Instant::now();
+            let ask = Ask {
                 method,
-                "asks for input, which this client does not give",
-            )),
-            Some(other) => {
-                let reason = format!("has the unknown type `{}`", excerpt(other));
-                Err(ServerError::invalid(method, reason))
+                params: params.clone(),
+                limit: limit.saturating_sub(spent),
+                observer: observer.clone(),
+                headers: headers.clone(),
+            };
+            let mut result = self.link.request(ask).await?;
+            spent += begun.elapsed();
+            match result["resultType"].as_str() {
+                None | Some("complete") => return Ok(result),
+                Some("input_required") => {
+                    params["inputResponses"] = self.input(method, &mut result).await?;
+                    if let Some(state) = result.get_mut("requestState") {
+                        params["requestState"] = state.take();
+                    }
+                }
+                Some(other) => {
+                    let reason = format!("has the unknown type `{}`", excerpt(other));
+                    return Err(ServerError::invalid(method, reason));
+                }
             }
         }
+        Err(ServerError::invalid(method, "asks for input again and again"))
+    }
+
+    /// Answers of the user to what a server wants to know before it answers.
+    async fn input(&self, method: &'static str, result: &mut Value) -> Result<Value, ServerError> {
+        let refused = |reason: String| Err(ServerError::invalid(method, reason));
+        let Some(asking) = &self.link.asking else {
+            return refused("asks for input, which this client does not give".into());
+        };
+        let Some(Value::Object(requests)) = result.get_mut("inputRequests").map(Value::take) else {
+            return refused("asks for input, but not for which".into());
+        };
+        let mut answers = Map::new();
+        for (name, mut request) in requests {
+            let wanted = request["method"].as_str().unwrap_or_default();
+            if wanted != elicitation::METHOD {
+                return refused(format!(
+                    "asks for `{}`, which this client refuses",
+                    excerpt(wanted)
+                ));
+            }
+            let params = match request["params"].take() {
+                Value::Object(params) => params,
+                _ => Map::new(),
+            };
+            match asking.ask(params).await {
+                Ok(answer) => _ = answers.insert(name, answer.result()),
+                Err(why) => return refused(format!("asks for input, and {why}")),
+            }
+        }
+        Ok(Value::Object(answers))
     }
 }
 

@@ -112,11 +112,12 @@ impl Add {
         let new = clients::edit(Format::Toml, edited.text(), SECTION, &self.name, &entry)
             .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
         edited.show(&new, console)?;
-        let values = self.env.iter().chain(&self.headers).map(|(_, value)| value);
-        let missing = values
-            .filter_map(|value| secret_in(value))
-            .find(|(_, secret)| !settings.secrets.contains_key(*secret));
-        if let Some((_, secret)) = missing {
+        let of_env = self.env.iter().filter_map(|(_, value)| secret_of(value));
+        let of_headers = self.headers.iter().filter_map(|(_, value)| secret_in(value));
+        let missing = of_env
+            .chain(of_headers.map(|(_, secret)| secret))
+            .find(|secret| !settings.secrets.contains_key(*secret));
+        if let Some(secret) = missing {
             console.note(text!(
                 "warning: there is no secret `{}` yet; say where it is: [secrets.{}] env = \"VARIABLE\"",
                 secret,
@@ -134,7 +135,12 @@ impl Add {
             Remote::new(url, self.headers.iter().cloned())?;
             let mut entry = json!({ "url": url });
             if !self.headers.is_empty() {
-                entry["headers"] = values(&self.headers);
+                entry["headers"] = values(&self.headers, |value| match secret_in(value)? {
+                    ("", secret) => Some(json!({ "secret": secret })),
+                    (before, secret) => {
+                        Some(json!({ "secret": secret, "template": format!("{before}{{}}") }))
+                    }
+                });
             }
             return Ok(entry);
         }
@@ -153,7 +159,7 @@ impl Add {
             entry["args"] = json!(arguments);
         }
         if !self.env.is_empty() {
-            entry["env"] = values(&self.env);
+            entry["env"] = values(&self.env, |value| Some(json!({ "secret": secret_of(value)? })));
         }
         Ok(entry)
     }
@@ -221,19 +227,20 @@ fn write(
     Ok(Exit::Ok)
 }
 
-/// The text before a secret on the command line, and its name.
+/// The name of the secret that is a whole value on the command line.
+fn secret_of(value: &str) -> Option<&str> {
+    value.strip_prefix(SECRET).filter(|secret| !secret.is_empty())
+}
+
+/// The text before a secret at the end of a value on the command line, and its name.
 fn secret_in(value: &str) -> Option<(&str, &str)> {
     let (before, secret) = value.split_once(SECRET)?;
     (!secret.is_empty()).then_some((before, secret))
 }
 
-/// Values as they are written in the configuration.
-fn values(pairs: &[(String, String)]) -> Value {
-    let value = |value: &str| match secret_in(value) {
-        None => json!(value),
-        Some(("", secret)) => json!({ "secret": secret }),
-        Some((before, secret)) => json!({ "secret": secret, "template": format!("{before}{{}}") }),
-    };
+/// Values as they are written in the configuration: as `secret` says, or as texts.
+fn values(pairs: &[(String, String)], secret: impl Fn(&str) -> Option<Value>) -> Value {
+    let value = |text: &String| secret(text).unwrap_or_else(|| json!(text));
     let all: Map<String, Value> = pairs
         .iter()
         .map(|(name, text)| (name.clone(), value(text)))

@@ -92,7 +92,7 @@ pub(crate) fn tools_of(locked: &LockedServer) -> Text {
 
 /// The command line or the address.
 pub(crate) fn address(server: &McpSettings) -> Text {
-    // Behind the gutter or in backticks nothing in it can pass for our words.
+    // In backticks, so that nothing in it can pass for our words.
     text!("`{}`", server.address())
 }
 

@@ -37,7 +37,7 @@ impl Mcp {
             Self::Serve(command) => command.run(overrides, environment, console).await,
             Self::Install(command) => command.run(environment, console),
             Self::List(command) => command.run(overrides, environment, console),
-            Self::Test(command) => command.run(overrides, environment, console).await,
+            Self::Test(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Add(command) => command.run(overrides, environment, console),
             Self::Remove(command) => command.run(overrides, environment, console),
         }

@@ -12,6 +12,7 @@ use crate::config::units::Span;
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::mcp::elicitor::TerminalElicitor;
 use crate::mcp::lock::LockedServer;
 use crate::mcp::servers::{self, Running};
 use crate::ui::render::Console;
@@ -52,11 +53,13 @@ impl Test {
             .ok_or_else(|| unknown(&self.server, &settings))?;
         let known = secrets::read(&settings, environment)?;
         let locked = lock::servers(environment)?.remove(&self.server);
+        // Nothing is called; but some servers have more tools for a client that can ask.
+        let elicitor = TerminalElicitor::new(environment, console);
         let begun = Instant::now();
         let started = {
             let _activity = console.activity("starting the MCP server");
             tokio::select! {
-                started = servers::start(wanted, &known, &settings, environment) => started?,
+                started = servers::start(wanted, &known, &settings, environment, elicitor) => started?,
                 () = servers::interrupted() => {
                     return Err(Failure::new(Exit::Cancelled, "cancelled while the MCP server was starting"));
                 }

@@ -229,14 +229,11 @@ impl<'a> Asking<'a> {
         Ok(Answer::Nothing)
     }
 
-    /// Prompts for a line of text.
-    pub(crate) fn line(&mut self, question: Text) -> io::Result<Answer> {
+    /// Prompts for a line of text, with a label before it.
+    pub(crate) fn line(&mut self, question: Text, label: &'static str) -> io::Result<Answer> {
         for _ in 0..ATTEMPTS {
             self.err.line(question.clone())?;
-            match self
-                .typed(Prompt::Text("  pattern, then Enter: "), Duration::ZERO)?
-                .0
-            {
+            match self.typed(Prompt::Text(label), Duration::ZERO)?.0 {
                 Typed::Line(line) => return Ok(Answer::Line(line)),
                 Typed::Pasted(pasted) => self.set_aside_pasted(&pasted)?,
                 Typed::Redraw => {}

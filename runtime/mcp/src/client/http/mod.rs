@@ -7,6 +7,8 @@
 mod address;
 mod events;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
@@ -45,9 +47,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Maximum number of times that the stream of one request is continued.
-pub(super) const MAX_RESUMES: u32 = 100;
-
 /// Maximum pause before the stream for messages that belong to no request is opened again.
 const MAX_LISTEN_PAUSE: Duration = Duration::from_secs(60);
 
@@ -84,6 +83,8 @@ pub(super) struct Endpoint {
 struct Session {
     /// Identifier that the server gave to the session.
     id: Option<HeaderValue>,
+    /// True once the server did not know the session any more.
+    is_lost: bool,
     /// Version that is spoken; `None` during `initialize`.
     version: Option<Version>,
 }
@@ -117,6 +118,11 @@ impl Endpoint {
         self.lock().version.is_some_and(Version::is_stateless)
     }
 
+    /// True once the server did not know the session any more, so that another one has to be opened.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lock().is_lost
+    }
+
     /// Sends a request, and hands all messages of its answer to `receive`, up to the answer itself.
     pub(super) async fn request(
         &self,
@@ -145,7 +151,8 @@ impl Endpoint {
         }
         let mut events = Events::default();
         let mut size = 0;
-        for _ in 0..=MAX_RESUMES {
+        // The time of the request, and the pauses, limit how often its stream is continued.
+        loop {
             let is_answered =
                 read_events(
                     &mut response,
@@ -166,13 +173,19 @@ impl Endpoint {
                 return Ok(());
             }
             let Some(last) = events.last_id.take().filter(|_| !self.is_stateless()) else {
-                break;
+                return Err(ServerError::Cut);
             };
             tokio::time::sleep(events.retry.unwrap_or(RETRY).clamp(MIN_RETRY, MAX_RETRY)).await;
-            response = self.listen(Some(&last)).await?;
+            response = self.listen(Some(&last)).await.map_err(|error| match error {
+                // The request itself was accepted, and may have had an effect: it must not count as unsent.
+                ServerError::SessionLost
+                | ServerError::Unauthorized
+                | ServerError::Redirected(_)
+                | ServerError::Unreachable(_) => ServerError::Cut,
+                error => error,
+            })?;
             events.restart(last);
         }
-        Err(ServerError::Cut)
     }
 
     /// Sends a message that has no answer.
@@ -214,12 +227,15 @@ impl Endpoint {
 
     /// Ends the session at the server, if there is one.
     pub(super) async fn end(&self) {
-        if self.lock().id.is_none() {
+        let has_session = {
+            let session = self.lock();
+            session.id.is_some() && !session.is_lost
+        };
+        if !has_session {
             return;
         }
         let request = self.with_session(self.client.request(Method::DELETE, self.remote.url()));
         let _ = tokio::time::timeout(END_TIME, request.send()).await;
-        self.lock().id = None;
     }
 
     /// Opens a stream of events, from the event after `last`.
@@ -319,7 +335,7 @@ impl Endpoint {
         };
         let is_unknown_method = matches!(told, Some((-32601, _)));
         if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method {
-            self.lock().id = None;
+            self.lock().is_lost = true;
             return Err(ServerError::SessionLost);
         }
         Err(match told {

@@ -1,0 +1,195 @@
+//! Servers that ask the user during a call.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use toolcell_core::{BoxFuture, Content};
+
+use super::{Elicitation, ElicitationAnswer, Elicitor, MAX_ELICITATIONS};
+use crate::client::server::Options;
+use crate::client::testing::{Does, Scripted, call, fail, polite, result, text};
+
+/// A user who answers after some time.
+#[derive(Debug)]
+struct Answers {
+    after: Duration,
+    questions: Mutex<Vec<Elicitation>>,
+    is_withdrawn: AtomicBool,
+}
+
+impl Answers {
+    fn after(seconds: u64) -> Arc<Self> {
+        Arc::new(Self {
+            after: Duration::from_secs(seconds),
+            questions: Mutex::default(),
+            is_withdrawn: AtomicBool::new(true),
+        })
+    }
+
+    fn options(self: &Arc<Self>) -> Options {
+        Options {
+            elicitor: Some(self.clone()),
+            ..Options::new("srv")
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.questions.lock().unwrap().len()
+    }
+}
+
+impl Elicitor for Answers {
+    fn elicit(&self, elicitation: Elicitation) -> BoxFuture<'_, ElicitationAnswer> {
+        self.questions.lock().unwrap().push(elicitation);
+        Box::pin(async move {
+            tokio::time::sleep(self.after).await;
+            self.is_withdrawn.store(false, Ordering::SeqCst);
+            ElicitationAnswer::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]))
+        })
+    }
+}
+
+fn form() -> Value {
+    let name = json!({"type": "string"});
+    json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": name}}})
+}
+
+fn asks(id: &str) -> Does {
+    Does::Say(json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form()}))
+}
+
+/// A server that asks `count` times during each call, and returns the last answer.
+fn scripted(count: usize) -> Scripted {
+    let answered = AtomicUsize::new(0);
+    Scripted::new(move |_, message| match message["method"].as_str() {
+        Some("tools/call") => {
+            answered.store(0, Ordering::SeqCst);
+            vec![asks("q1")]
+        }
+        None => match answered.fetch_add(1, Ordering::SeqCst) + 1 {
+            done if done < count => vec![asks(&format!("q{}", done + 1))],
+            _ => {
+                let told = message.get("result").or(message.get("error")).unwrap();
+                vec![text(&json!({"id": 4}), &told.to_string())]
+            }
+        },
+        _ => polite(message, &[("t", "")]),
+    })
+}
+
+fn said(result: &toolcell_core::CallResult) -> &str {
+    match result.content.as_slice() {
+        [Content::Text { text }] => text,
+        other => panic!("{other:?}: {:?}", result.error),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn user_answers_a_server_without_loss_of_time() {
+    let (scripted, user) = (scripted(1), Answers::after(600));
+    let server = scripted.start_with(user.options()).await.unwrap();
+    let answer = said(&call(&server).await).to_owned();
+    assert_eq!(answer, r#"{"action":"accept","content":{"name":"Ada"}}"#);
+    let capabilities = &scripted.received("initialize")[0]["params"]["capabilities"];
+    assert_eq!(capabilities, &json!({"elicitation": {}}));
+    let questions = user.questions.lock().unwrap();
+    assert_eq!((&*questions[0].server, &*questions[0].message), ("srv", "Who?"));
+    assert_eq!(questions[0].fields.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_of_one_call_are_limited() {
+    let most = MAX_ELICITATIONS as usize;
+    for (count, is_asked) in [(most, true), (most + 1, false)] {
+        let (scripted, user) = (scripted(count), Answers::after(1));
+        let server = scripted.start_with(user.options()).await.unwrap();
+        let answer = said(&call(&server).await).to_owned();
+        assert_eq!(answer.contains("accept"), is_asked, "{answer}");
+        assert_eq!(user.count(), most);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_asks_only_during_a_call() {
+    let scripted = Scripted::new(|_, message| match message["method"].as_str() {
+        Some("tools/list") => [vec![asks("q")], polite(message, &[("t", "")])].concat(),
+        _ => polite(message, &[]),
+    });
+    let user = Answers::after(1);
+    let _server = scripted.start_with(user.options()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    let received = scripted.received.lock().unwrap();
+    let refused = received.iter().find(|message| message["id"] == "q").unwrap();
+    assert_eq!((&refused["error"]["code"], user.count()), (&json!(-32601), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_ends_with_its_call() {
+    let (scripted, user) = (scripted(1), Answers::after(600));
+    let server = scripted.start_with(user.options()).await.unwrap();
+    let dropped = tokio::time::timeout(Duration::from_secs(5), call(&server)).await;
+    assert!(dropped.is_err());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(user.is_withdrawn.load(Ordering::SeqCst));
+    let received = scripted.received.lock().unwrap();
+    let answer = received.iter().find(|message| message["id"] == "q1").unwrap();
+    assert_eq!(answer["result"], json!({"action": "cancel"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_is_repeated_with_the_input_of_the_user() {
+    let ask = json!({"method": "elicitation/create", "params": form()});
+    for (requests, why) in [
+        (json!({"who": ask}), None),
+        (
+            json!({"x": {"method": "sampling/createMessage"}}),
+            Some("asks for `sampling/createMessage`, which this client refuses"),
+        ),
+        (json!([]), Some("asks for input, but not for which")),
+    ] {
+        let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
+            Some("server/discover") => vec![result(message, json!({"supportedVersions": ["2026-07-28"]}))],
+            Some("tools/call") => match message["params"]["inputResponses"]["who"].get("content") {
+                Some(who) if message["params"]["requestState"] == "s" => {
+                    vec![text(message, who["name"].as_str().unwrap())]
+                }
+                _ => vec![result(
+                    message,
+                    json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"}),
+                )],
+            },
+            _ => polite(message, &[("t", "")]),
+        });
+        let user = Answers::after(600);
+        let server = scripted.start_with(user.options()).await.unwrap();
+        match why {
+            None => assert_eq!(said(&call(&server).await), "Ada"),
+            Some(why) => {
+                let error = fail(&server).await.to_string();
+                assert!(error.contains(why), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_wants_input_for_ever_fails_its_call() {
+    let ask = json!({"who": {"method": "elicitation/create", "params": form()}});
+    for requests in [ask, json!({})] {
+        let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
+            Some("server/discover") => vec![result(message, json!({"supportedVersions": ["2026-07-28"]}))],
+            Some("tools/call") => vec![result(
+                message,
+                json!({"resultType": "input_required", "inputRequests": requests}),
+            )],
+            _ => polite(message, &[("t", "")]),
+        });
+        let user = Answers::after(1);
+        let server = scripted.start_with(user.options()).await.unwrap();
+        let error = fail(&server).await.to_string();
+        assert!(error.contains("asks for input"), "{error}");
+        assert!(user.count() <= MAX_ELICITATIONS as usize + 1, "{}", user.count());
+    }
+}
