@@ -458,6 +458,30 @@ fn fifth_invalid_answer_denies_call() {
 }
 
 #[test]
+fn refusal_counts_in_any_form_and_after_a_mistyped_answer() {
+    let user = hello();
+    for answer in ["No", "NO", "nope"] {
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+        terminal.answer(answer).wait_for("1 call");
+    }
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+    terminal.answer("yep").wait_for("not one of the answers");
+    // Without the digits.
+    terminal.wait_for(PROMPT).keys("n").wait_for("n").keys("\n");
+    terminal.wait_for("1 call");
+    assert_eq!(
+        terminal.seen.matches("your answer").count(),
+        2,
+        "{}",
+        terminal.seen
+    );
+    assert!(!wrote(&user));
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+    terminal.answer("YES").wait_for("1 call");
+    assert!(wrote(&user));
+}
+
+#[test]
 fn always_is_confirmed_after_delay() {
     let user = hello();
     let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);

@@ -81,6 +81,9 @@ pub(crate) struct Asking<'a> {
     keeps_typed: bool,
     /// True if there was input that was not an answer.
     needs_digits: bool,
+    /// True if some of it was set aside: early, or a burst. Further keys of it may come, so that not even a refusal counts
+    /// without digits.
+    has_strays: bool,
 }
 
 struct Waiting<'a> {
@@ -163,6 +166,7 @@ impl<'a> Asking<'a> {
             aside: String::new(),
             keeps_typed,
             needs_digits: false,
+            has_strays: false,
         })
     }
 
@@ -188,17 +192,18 @@ impl<'a> Asking<'a> {
             match typed {
                 Typed::Line(line) => {
                     let answer = match &digits {
-                        Some(digits) => line.trim().strip_suffix(digits.as_str()),
+                        Some(digits) => line.trim().strip_suffix(digits.as_str()).map(str::trim_end),
                         None => Some(line.trim()),
                     };
+                    let is_no = refusal::is_bare(answer.unwrap_or_default())
+                        || (!self.has_strays && refusal::is_bare(line.trim()));
+                    if is_no && question.choices.iter().any(|choice| choice.key == REFUSAL) {
+                        return Ok(Answer::Key(REFUSAL));
+                    }
                     if let Some(words) = answer.and_then(refusal::words).filter(|_| question.takes_words) {
                         return Ok(Answer::Words(as_text(words.as_bytes())));
                     }
-                    let is_chosen = |choice: &&Choice| {
-                        answer.is_some_and(|answer| {
-                            answer == choice.word || answer.chars().eq(std::iter::once(choice.key))
-                        })
-                    };
+                    let is_chosen = |choice: &&Choice| answer.is_some_and(|answer| choice.is(answer));
                     let chosen = question.choices.iter().find(is_chosen);
                     let is_possible = |choice: &&Choice| {
                         let is_unseen = view == View::Required && Some(choice.key) == question.needs_view;
@@ -267,7 +272,7 @@ impl<'a> Asking<'a> {
         };
         let (before, end) = self.keys.drain(reading, &mut waiting);
         if waiting.is_early {
-            self.needs_digits = true;
+            (self.needs_digits, self.has_strays) = (true, true);
             set_aside(&mut self.aside, self.keeps_typed, &before);
         }
         if let Some(end) = end {
@@ -293,7 +298,7 @@ impl<'a> Asking<'a> {
 
     /// Sets a paste aside.
     fn set_aside_pasted(&mut self, pasted: &str) -> io::Result<()> {
-        self.needs_digits = true;
+        (self.needs_digits, self.has_strays) = (true, true);
         set_aside(&mut self.aside, self.keeps_typed, pasted);
         note_aside(&mut self.err, self.keeps_typed)
     }

@@ -75,6 +75,15 @@ pub(crate) struct Choice {
     pub(crate) means: &'static str,
 }
 
+impl Choice {
+    /// True if a text is this answer: its key or its word, `y` and `yes` in any case.
+    pub(super) fn is(&self, text: &str) -> bool {
+        let is_key = |text: &str| text.chars().eq(std::iter::once(self.key));
+        let is_yes = self.key == 'y' && ["y", self.word].iter().any(|yes| text.eq_ignore_ascii_case(yes));
+        is_yes || text == self.word || is_key(text)
+    }
+}
+
 impl Question {
     /// Returns the question for another program to show, without the answers, laid out as on a terminal: with its whole
     /// subject, or one in which long strings are abbreviated; `None` if that is too long as well.
@@ -190,6 +199,19 @@ mod tests {
             needs_view: None,
         };
         question.plain(Size::NONE)
+    }
+
+    #[test]
+    fn only_clear_forms_of_yes_are_yes() {
+        let choice = |key, word| Choice { key, word, means: "" };
+        for text in ["y", "Y", "yes", "Yes", "YES"] {
+            assert!(choice('y', "yes").is(text), "{text}");
+        }
+        for text in ["", "yes please", "yep", "ye", "yy", "yes.", "ok", "n", "a"] {
+            assert!(!choice('y', "yes").is(text), "{text}");
+        }
+        let always = choice('a', "always");
+        assert!(always.is("a") && always.is("always") && !always.is("A"));
     }
 
     #[test]

@@ -1,13 +1,22 @@
-//! Refusals with words: `no, use b.txt instead`.
+//! Refusals, and refusals with words: `no, use b.txt instead`.
 
-/// Returns the words after `no` or `n`, in any case; `None` if the line is no refusal or has no words.
+/// Words that refuse, the longest first.
+const REFUSALS: [&str; 3] = ["nope", "no", "n"];
+
+/// True if the line is a refusal without words, in any case.
+pub(super) fn is_bare(line: &str) -> bool {
+    let line = line.trim_end_matches(['.', '!']);
+    REFUSALS.iter().any(|no| line.eq_ignore_ascii_case(no))
+}
+
+/// Returns the words after `no`, `nope` or `n`, in any case; `None` if the line is no refusal or has no words.
 pub(super) fn words(line: &str) -> Option<&str> {
     let after = |no: &str| {
         let (start, rest) = line.split_at_checked(no.len())?;
         let is_word = start.eq_ignore_ascii_case(no) && rest.starts_with([' ', ',', ':', ';']);
         is_word.then_some(rest)
     };
-    let rest = after("no").or_else(|| after("n"))?;
+    let rest = REFUSALS.into_iter().find_map(after)?;
     let words = rest.trim_start_matches([' ', ',', ':', ';']).trim_end();
     (!words.is_empty()).then_some(words)
 }
@@ -22,6 +31,7 @@ mod tests {
             ("no, use b.txt instead", Some("use b.txt instead")),
             ("No: not there ", Some("not there")),
             ("n later", Some("later")),
+            ("Nope, use b", Some("use b")),
             ("N,x", Some("x")),
             ("no", None),
             ("n", None),
@@ -34,6 +44,16 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(words(line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn refusal_without_words_is_known_in_any_case() {
+        for line in ["n", "N", "no", "No", "NO", "nope", "Nope!", "no."] {
+            assert!(is_bare(line), "{line}");
+        }
+        for line in ["", "!", "not", "nop", "no way", "y", "yes", "none", "now"] {
+            assert!(!is_bare(line), "{line}");
         }
     }
 }
