@@ -238,15 +238,21 @@ fn damaged_store_is_set_aside_and_nothing_is_lost() {
     bytes[..16].fill(b'x');
     std::fs::write(&file, &bytes).unwrap();
     let hint = "toolcell session set-aside";
-    let seen = user.run(&["session", "list"]).ended(3);
-    assert!(seen.stderr.contains(hint), "{}", seen.stderr);
-    let bad = checked(3);
+    let seen = user.run(&["session", "list"]).ended(74);
+    for part in [
+        "the saved sessions in `~/.local/state/toolcell/sessions.sqlite` cannot be used",
+        "the file is damaged",
+        hint,
+    ] {
+        assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+    }
+    let bad = checked(74);
     assert_eq!(bad["state"], "bad");
     assert!(bad["hints"].to_string().contains(hint), "{bad}");
     // A turn runs without a session all the same.
     let seen = say(&user, "x", &[]);
     assert!(
-        seen.stderr.contains("the session store cannot be used"),
+        seen.stderr.contains("this session is not saved"),
         "{}",
         seen.stderr
     );
@@ -287,4 +293,17 @@ fn damaged_store_is_set_aside_and_nothing_is_lost() {
     user.run(&["session", "set-aside"]).ended(0);
     let seen = user.run(&["session", "set-aside"]).ended(0);
     assert!(sessions(&user).is_empty() && seen.code == 0);
+}
+
+#[test]
+fn name_is_no_part_of_an_identifier() {
+    let user = User::new();
+    answers(&user, &["One."]);
+    say(&user, "first", &[]);
+    let id = sessions(&user)[0]["id"].as_str().unwrap().to_owned();
+    for name in [&id[..4], &id[id.len() - 6..], &id] {
+        let seen = user.run(&["session", "rename", "last", name]).ended(2);
+        assert!(seen.stderr.contains("part of the identifier"), "{}", seen.stderr);
+    }
+    user.run(&["session", "rename", "last", &id[..3]]).ended(0);
 }

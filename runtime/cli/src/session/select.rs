@@ -68,6 +68,11 @@ async fn find(wanted: &str, store: &dyn SessionStore) -> Result<SessionInfo, Fai
     choose(wanted, all)
 }
 
+/// True if a text selects a session as a part of its identifier.
+pub(crate) fn is_part(text: &str, id: &str) -> bool {
+    text.len() >= MIN_PART && (id.starts_with(text) || id.ends_with(text))
+}
+
 /// Chooses among sessions, the last used one first.
 fn choose(wanted: &str, all: Vec<SessionInfo>) -> Result<SessionInfo, Failure> {
     if wanted == LAST {
@@ -77,9 +82,7 @@ fn choose(wanted: &str, all: Vec<SessionInfo>) -> Result<SessionInfo, Failure> {
         });
     }
     let is_exact = |info: &SessionInfo| info.id == wanted || info.name.as_deref() == Some(wanted);
-    let fits = |info: &SessionInfo| {
-        wanted.len() >= MIN_PART && (info.id.starts_with(wanted) || info.id.ends_with(wanted))
-    };
+    let fits = |info: &SessionInfo| is_part(wanted, &info.id);
     let exact: Vec<_> = all.iter().filter(|info| is_exact(info)).cloned().collect();
     let mut found = if exact.is_empty() {
         all.into_iter().filter(fits).collect()

@@ -122,19 +122,19 @@ impl Message {
         })
     }
 
-    /// Returns the visible text of this message, joined without a separator.
+    /// Returns the visible text of this message. The texts of a user are separated by a line end: the prompt, and what was
+    /// attached to it. Those of a model and of a tool are pieces of one text.
     pub fn text(&self) -> String {
-        let of_content = |content: &[Content]| -> String {
-            content
-                .iter()
-                .filter_map(|c| match c {
-                    Content::Text { text } => Some(text.as_str()),
-                    _ => None,
-                })
-                .collect()
+        let of_content = |content: &[Content], between: &str| -> String {
+            let texts = content.iter().filter_map(|c| match c {
+                Content::Text { text } => Some(text.as_str()),
+                _ => None,
+            });
+            texts.collect::<Vec<_>>().join(between)
         };
         match self {
-            Self::User { content } | Self::Tool { content, .. } => of_content(content),
+            Self::User { content } => of_content(content, "\n"),
+            Self::Tool { content, .. } => of_content(content, ""),
             Self::Assistant { parts } => parts
                 .iter()
                 .filter_map(|p| match p {
@@ -192,6 +192,6 @@ mod tests {
             media_type: None,
         };
         let content = vec![Content::text("x"), Content::Link(link), Content::text("y")];
-        assert_eq!(Message::User { content }.text(), "xy");
+        assert_eq!(Message::User { content }.text(), "x\ny");
     }
 }

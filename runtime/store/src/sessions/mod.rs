@@ -11,9 +11,11 @@ mod totals;
 mod write;
 
 use std::path::Path;
+use std::sync::Arc;
 
+use rusqlite::Connection;
 use toolcell_core::store::SessionInfo;
-use toolcell_core::{BoxFuture, Event, SessionStore, StoreError};
+use toolcell_core::{BoxFuture, Event, SessionStore, SharedError, StoreError};
 
 use self::totals::Totals;
 use self::write::Op;
@@ -33,7 +35,37 @@ use crate::threads::Threads;
 /// assert!(store.list().await?.is_empty());
 /// # Ok(()) }
 /// ```
-pub struct SqliteSessions(Threads<Op>);
+pub struct SqliteSessions {
+    threads: Threads<Op>,
+    path: Arc<Path>,
+}
+
+/// Result of [`SqliteSessions::search`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Search<T> {
+    /// What was found, oldest first.
+    pub found: Vec<T>,
+    /// Number of entries that cannot be read.
+    pub unreadable: u64,
+}
+
+impl<T> Default for Search<T> {
+    fn default() -> Self {
+        Self {
+            found: Vec::new(),
+            unreadable: 0,
+        }
+    }
+}
+
+/// File of a failure.
+#[derive(Debug, thiserror::Error)]
+#[error("the file is `{}`", path.display())]
+struct InFile {
+    path: Arc<Path>,
+    source: SharedError,
+}
 
 impl SqliteSessions {
     /// Opens the file, or creates it. A new file is accessible to its owner only.
@@ -41,7 +73,28 @@ impl SqliteSessions {
     /// # Errors
     /// If the file cannot be opened, is not a session store, or was created by another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SqliteError> {
-        Threads::start("toolcell-journal", path.as_ref(), &schema::SESSIONS).map(Self)
+        let path = path.as_ref();
+        let threads = Threads::start("toolcell-journal", path, &schema::SESSIONS)?;
+        Ok(Self {
+            threads,
+            path: path.into(),
+        })
+    }
+
+    /// Searches the messages of a session: passes the events `turn_started` and `step_finished` to `found`, one at a time and
+    /// oldest first, until it has returned `most` values. Entries that cannot be read are passed over and counted.
+    ///
+    /// # Errors
+    /// If there is no such session, or the file cannot be read.
+    pub async fn search<T: Send + 'static>(
+        &self,
+        session: &str,
+        most: usize,
+        found: impl Fn(&Event) -> Option<T> + Send + 'static,
+    ) -> Result<Search<T>, StoreError> {
+        let id = session.to_owned();
+        self.read(move |connection| read::search(connection, &id, most, found))
+            .await
     }
 
     /// Checks the file for damage, in time in proportion to its size.
@@ -49,23 +102,47 @@ impl SqliteSessions {
     /// # Errors
     /// If the file is damaged or cannot be read.
     pub async fn check(&self) -> Result<(), StoreError> {
-        self.0
-            .read(|connection| {
-                let sql = "PRAGMA quick_check(1)";
-                let finding: String = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
-                match finding.as_str() {
-                    "ok" => Ok(()),
-                    _ => {
-                        let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-                        Err(failed(rusqlite::Error::SqliteFailure(corrupt, Some(finding))))
-                    }
+        self.read(|connection| {
+            let sql = "PRAGMA quick_check(1)";
+            let finding: String = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
+            match finding.as_str() {
+                "ok" => Ok(()),
+                _ => {
+                    let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+                    Err(failed(rusqlite::Error::SqliteFailure(corrupt, Some(finding))))
                 }
+            }
+        })
+        .await
+    }
+
+    /// Runs a query. A failure names the file.
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        self.naming_file(self.threads.read(read))
+    }
+
+    fn write(&self, op: Op) -> BoxFuture<'static, Result<u64, StoreError>> {
+        self.naming_file(self.threads.write(op))
+    }
+
+    fn naming_file<T: Send + 'static>(
+        &self,
+        done: BoxFuture<'static, Result<T, StoreError>>,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let path = self.path.clone();
+        Box::pin(async move {
+            done.await.map_err(|error| match error {
+                StoreError::Failed { source } => StoreError::failed(InFile { path, source }),
+                other => other,
             })
-            .await
+        })
     }
 
     fn acknowledge(&self, op: Op) -> BoxFuture<'_, Result<(), StoreError>> {
-        let written = self.0.write(op);
+        let written = self.write(op);
         Box::pin(async move { written.await.map(drop) })
     }
 }
@@ -95,7 +172,7 @@ impl SessionStore for SqliteSessions {
         if entries.is_empty() {
             return Box::pin(std::future::ready(Ok(at)));
         }
-        self.0.write(Op::Append {
+        self.write(Op::Append {
             session: session.to_owned(),
             at,
             title: schema::title(&events),
@@ -106,11 +183,11 @@ impl SessionStore for SqliteSessions {
 
     fn load<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
         let id = session.to_owned();
-        self.0.read(move |connection| read::load(connection, &id))
+        self.read(move |connection| read::load(connection, &id))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, StoreError>> {
-        self.0.read(|connection| read::list(connection))
+        self.read(|connection| read::list(connection))
     }
 
     fn fork<'a>(
@@ -162,8 +239,7 @@ impl SessionStore for SqliteSessions {
         call: &'a str,
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
         let (session, call) = (session.to_owned(), call.to_owned());
-        self.0
-            .read(move |connection| read::kept(connection, &session, &call))
+        self.read(move |connection| read::kept(connection, &session, &call))
     }
 }
 

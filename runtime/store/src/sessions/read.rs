@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{Event, StoreError};
 
+use super::Search;
 use super::failed;
 use super::schema::{find, find_key};
 use super::totals::{Totals, unsigned};
@@ -44,12 +45,14 @@ fn snapshot<T>(
     work().map_err(failed)
 }
 
-/// The entries of a session, those of its ancestors first; `None` if there is no such session.
-pub(super) fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<String>>> {
+/// Part of a journal: the key of a session, and the range of its entries.
+type Part = (i64, i64, i64);
+
+/// The parts of the journal of a session, that of its first ancestor first; `None` if there is no such session.
+fn parts(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<Part>>> {
     let Some(row) = find(connection, id)? else {
         return Ok(None);
     };
-    // From the session up to its first ancestor: the session and the range of its entries.
     let mut parts = vec![(row.key, row.base, row.next)];
     let (mut parent, mut upto) = (row.parent, row.base);
     while let Some(key) = parent
@@ -60,15 +63,72 @@ pub(super) fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Opt
         upto = upto.min(row.base);
         parent = row.parent;
     }
+    parts.reverse();
+    Ok(Some(parts))
+}
+
+const ENTRIES: &str =
+    "SELECT event FROM entries WHERE session = ?1 AND number >= ?2 AND number < ?3 ORDER BY number";
+
+/// The entries of a session, those of its ancestors first; `None` if there is no such session. One that is no text is empty,
+/// which no event is.
+pub(super) fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<String>>> {
+    let Some(parts) = parts(connection, id)? else {
+        return Ok(None);
+    };
     let mut texts = Vec::new();
-    let sql = "SELECT event FROM entries WHERE session = ?1 AND number >= ?2 AND number < ?3 ORDER BY number";
-    let mut statement = connection.prepare_cached(sql)?;
-    for (key, from, upto) in parts.into_iter().rev() {
-        for text in statement.query_map((key, from, upto), |row| row.get(0))? {
-            texts.push(text?);
+    let mut statement = connection.prepare_cached(ENTRIES)?;
+    for part in parts {
+        let mut rows = statement.query(part)?;
+        while let Some(row) = rows.next()? {
+            texts.push(text_of(row)?.unwrap_or_default().to_owned());
         }
     }
     Ok(Some(texts))
+}
+
+fn text_of<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<Option<&'a str>> {
+    Ok(row.get_ref(0)?.as_str().ok())
+}
+
+/// Beginnings of the entries with messages, as they are stored.
+const MESSAGES: [&str; 2] = [r#"{"type":"turn_started""#, r#"{"type":"step_finished""#];
+
+/// Searches the messages of a session, one entry at a time.
+pub(super) fn search<T>(
+    connection: &Connection,
+    id: &str,
+    most: usize,
+    found: impl Fn(&Event) -> Option<T>,
+) -> Result<Search<T>, StoreError> {
+    let work = |connection: &Connection| {
+        let Some(parts) = parts(connection, id)? else {
+            return Ok(None);
+        };
+        let mut search = Search::default();
+        let mut statement = connection.prepare_cached(ENTRIES)?;
+        for part in parts {
+            let mut rows = statement.query(part)?;
+            while search.found.len() < most
+                && let Some(row) = rows.next()?
+            {
+                let Some(text) = text_of(row)? else {
+                    search.unreadable += 1;
+                    continue;
+                };
+                if !MESSAGES.iter().any(|start| text.starts_with(start)) {
+                    continue;
+                }
+                match serde_json::from_str(text) {
+                    Ok(event) => search.found.extend(found(&event)),
+                    Err(_) => search.unreadable += 1,
+                }
+            }
+        }
+        Ok(Some(search))
+    };
+    let search = snapshot(connection, work)?;
+    search.ok_or_else(|| StoreError::NotFound { id: id.to_owned() })
 }
 
 pub(super) fn list(connection: &Connection) -> Result<Vec<SessionInfo>, StoreError> {

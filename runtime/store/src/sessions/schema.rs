@@ -1,7 +1,7 @@
 //! Tables and version of the file.
 
 use rusqlite::{Connection, OptionalExtension as _};
-use toolcell_core::Event;
+use toolcell_core::{Content, Event, Message};
 
 use crate::sqlite::Kind;
 
@@ -147,11 +147,19 @@ pub(super) fn remove(transaction: &Connection, row: &Row) -> rusqlite::Result<()
 
 /// First words of the first message.
 pub(super) fn title(events: &[Event]) -> String {
-    let text = events.iter().find_map(|event| match event {
-        Event::TurnStarted { message, .. } => Some(message.text()),
+    let message = events.iter().find_map(|event| match event {
+        Event::TurnStarted { message, .. } => Some(message),
         _ => None,
     });
-    let text = text.unwrap_or_default();
+    // The prompt, without what is attached to it.
+    let prompt = message.and_then(|message| match message {
+        Message::User { content } => content.iter().find_map(|part| match part {
+            Content::Text { text } => Some(text.as_str()),
+            _ => None,
+        }),
+        _ => None,
+    });
+    let text = prompt.unwrap_or_default();
     let mut title = String::new();
     for word in text.split_whitespace() {
         if !title.is_empty() {

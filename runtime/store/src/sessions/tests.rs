@@ -522,3 +522,81 @@ async fn store_of_first_version_is_upgraded() {
     drop(store);
     assert_eq!(info(&open(&dir), "s").await.name.as_deref(), Some("old"));
 }
+
+#[tokio::test]
+async fn search_reads_messages_and_passes_over_what_is_none() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let said = ["one", "two", "three"].map(started).to_vec();
+    store.append("a", 0, said).await.unwrap();
+    append_at(&store, "a", 3, &["two as a note"]).await.unwrap();
+    store.fork("a", "b", Some(2)).await.unwrap();
+    let connection = Connection::open(dir.path().join("sessions.db")).unwrap();
+    let damage = "UPDATE entries SET event = x'ff00' WHERE number = 0";
+    connection.execute(damage, []).unwrap();
+    let find = |session: &'static str, most: usize| {
+        let found = |event: &Event| match event {
+            Event::TurnStarted { message, .. } => Some(message.text()),
+            _ => None,
+        };
+        store.search(session, most, found)
+    };
+    let all = find("a", 9).await.unwrap();
+    assert_eq!(
+        (all.found, all.unreadable),
+        (vec!["two".to_owned(), "three".into()], 1)
+    );
+    assert_eq!(find("a", 1).await.unwrap().found, ["two"]);
+    assert_eq!(find("b", 9).await.unwrap().found, ["two"]);
+    assert!(matches!(find("c", 9).await, Err(StoreError::NotFound { .. })));
+    // A turn on it is refused with the entry, not with a type of the database.
+    assert!(matches!(
+        store.load("a").await,
+        Err(StoreError::Unreadable { number: 0, .. })
+    ));
+}
+
+#[tokio::test]
+async fn title_is_the_prompt_without_attachments() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let message = Message::User {
+        content: ["what is it", "Attached file `a`, 1 bytes of text:\n\nx"]
+            .map(toolcell_core::Content::text)
+            .to_vec(),
+    };
+    let Event::TurnStarted {
+        version,
+        session,
+        provider,
+        model,
+        unanswered,
+        ..
+    } = started("")
+    else {
+        unreachable!()
+    };
+    let event = Event::TurnStarted {
+        version,
+        session,
+        provider,
+        model,
+        message,
+        unanswered,
+    };
+    store.append("a", 0, vec![event]).await.unwrap();
+    assert_eq!(store.list().await.unwrap()[0].title, "what is it");
+}
+
+#[tokio::test]
+async fn failure_names_its_file() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "a", &["1"]).await.unwrap();
+    let other = Connection::open(dir.path().join("sessions.db")).unwrap();
+    other.execute_batch("DROP TABLE entries").unwrap();
+    let error = store.load("a").await.unwrap_err();
+    let told = toolcell_core::error_chain(&error);
+    assert!(told.contains("sessions.db"), "{told}");
+    assert!(!crate::is_damaged(&error));
+}

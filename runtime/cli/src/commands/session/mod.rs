@@ -23,7 +23,7 @@ use crate::flags::AgentFlags;
 use crate::session::follow::Recorded;
 use crate::session::in_use;
 use crate::session::prompt::Attach;
-use crate::session::select::{LAST, Which};
+use crate::session::select::{LAST, Which, is_part};
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
@@ -151,11 +151,13 @@ impl Session {
         if let Self::SetAside(command) = self {
             return command.run(environment, console);
         }
+        if let Self::Search(command) = self {
+            return command.run(&store::open_file(environment)?, console).await;
+        }
         let store = store::open(environment)?;
         match self {
-            Self::SetAside(_) => Ok(Exit::Ok),
+            Self::SetAside(_) | Self::Search(_) => Ok(Exit::Ok),
             Self::List(command) => command.run(&*store, console).await,
-            Self::Search(command) => command.run(&*store, console).await,
             Self::Show(command) => command.run(&*store, environment, console).await,
             Self::Rename(command) => command.run(&*store, console).await,
             Self::Resume(command) => Box::pin(command.run(store, overrides, environment, console)).await,
@@ -189,6 +191,15 @@ impl Rename {
         let id = self.which.find(store).await?.id;
         if let Some(name) = &self.name {
             check_name(name)?;
+            let all = store.list().await.map_err(store_failure)?;
+            if let Some(other) = all.iter().find(|info| is_part(name, &info.id)) {
+                return Err(
+                    Failure::new(Exit::Usage, text!("a session cannot have the name `{}`", name)).why(text!(
+                        "it is a part of the identifier of the session `{}`",
+                        other.id
+                    )),
+                );
+            }
         }
         let renamed = store.rename(&id, self.name.as_deref()).await;
         renamed.map_err(store_failure)?;

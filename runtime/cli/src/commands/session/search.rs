@@ -3,7 +3,8 @@
 use clap::Args;
 use serde::Serialize;
 use toolcell_core::store::SessionInfo;
-use toolcell_core::{Event, SessionStore, StoreError};
+use toolcell_core::{Event, SessionStore as _, StoreError};
+use toolcell_store::SqliteSessions;
 
 use super::list::{age, now};
 use crate::error::{Exit, Failure};
@@ -54,7 +55,7 @@ struct Match {
 }
 
 impl Search {
-    pub(super) async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, store: &SqliteSessions, console: &Console) -> Result<Exit, Failure> {
         let words: Vec<String> = self.words.iter().map(|word| word.to_lowercase()).collect();
         if words.iter().any(|word| word.trim().is_empty()) {
             return Err(Failure::new(Exit::Usage, "a word to search for is empty")
@@ -62,23 +63,25 @@ impl Search {
         }
         let mut all = Vec::new();
         for info in store.list().await.map_err(store_failure)? {
-            let events = match store.load(&info.id).await {
-                Ok(events) => events,
+            let wanted = words.clone();
+            let search = store.search(&info.id, MAX_MATCHES, move |event| matching(event, &wanted));
+            let search = match search.await {
+                Ok(search) => search,
                 // Deleted meanwhile.
                 Err(StoreError::NotFound { .. }) => continue,
-                Err(error @ StoreError::Unreadable { .. }) => {
-                    console.note(text!(
-                        "not searched: {}",
-                        toolcell_core::causes(&error).join(": ")
-                    ));
-                    continue;
-                }
                 Err(error) => return Err(store_failure(error)),
             };
-            let matches: Vec<Match> = (events.iter())
-                .filter_map(|event| matching(event, &words))
-                .take(MAX_MATCHES)
-                .collect();
+            if search.unreadable > 0 {
+                console.note(text!(
+                    "not searched: {} of the session `{}` cannot be read",
+                    match search.unreadable {
+                        1 => "one entry".into(),
+                        many => text!("{} entries", many),
+                    },
+                    info.id
+                ));
+            }
+            let matches = search.found;
             let has_name =
                 (info.name.as_ref()).is_some_and(|name| contains_all(&name.to_lowercase(), &words));
             if has_name || !matches.is_empty() {
