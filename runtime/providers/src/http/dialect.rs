@@ -176,10 +176,24 @@ pub(super) fn learn<P: Protocol>(
     let part = parts.find(|part| {
         is_named(part) && body(protocol, request, model, dialect.without(part.feature)) != sent
     })?;
-    Some(Lesson {
-        dialect: dialect.without(part.feature),
-        change: format!("the server does not accept {}, left out from now on", part.label),
-    })
+    let dialect = dialect.without(part.feature);
+    let is_limit = matches!(part.feature, Feature::MaxTokens | Feature::CompletionTokens);
+    let other_name = is_limit
+        .then(|| {
+            let next = body(protocol, request, model, dialect);
+            let mut fields = P::OUTPUT_LIMITS.iter();
+            let field = fields.find(|field| next.pointer(field).is_some())?;
+            field.rsplit('/').next()
+        })
+        .flatten();
+    let change = match other_name {
+        Some(name) => format!(
+            "the server does not accept {}; `{name}` is sent instead",
+            part.label
+        ),
+        None => format!("the server does not accept {}, left out from now on", part.label),
+    };
+    Some(Lesson { dialect, change })
 }
 
 /// True if a refusal, in lower case, names the part: one of its words, or the quoted name of a field.

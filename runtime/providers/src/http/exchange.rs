@@ -50,6 +50,16 @@ pub(super) struct Http {
     redactor: Redactor,
 }
 
+/// Adds the URL to an error that nothing is there: a base URL may have been written with the path of the requests.
+fn with_url<P: Protocol>(mut error: ProviderError, request: &ServiceRequest<'_, P>) -> ProviderError {
+    if let (Some(404 | 405), Ok(sent)) = (error.status, request.outgoing()) {
+        let message = std::mem::take(&mut error.message);
+        let between = if message.is_empty() { "" } else { "; " };
+        error.message = format!("{message}{between}the request was sent to {}", sent.url);
+    }
+    error
+}
+
 impl Http {
     pub(super) fn new(provider: &str, options: HttpOptions, key: Option<ApiKey>) -> Result<Self, SetupError> {
         Ok(Self {
@@ -84,6 +94,9 @@ impl Http {
             request.looked_up(answer.as_ref());
         }
         request.fit()?;
+        if let Some(notice) = request.not_carried() {
+            out.emit(Delta::Notice(notice)).await;
+        }
         loop {
             request.authorize().await?;
             let redactor = self.redactor(request.secret());
@@ -109,7 +122,7 @@ impl Http {
                     retries += 1;
                     match self.options.retry.pause(retries, &failure, fastrand::f64()) {
                         Some(pause) => pause,
-                        None => return Err(failure.error),
+                        None => return Err(with_url(failure.error, &request)),
                     }
                 }
             };

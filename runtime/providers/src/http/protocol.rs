@@ -51,6 +51,11 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// JSON pointers of the fields that can contain the maximum tokens of an answer.
     const OUTPUT_LIMITS: &'static [&'static str];
 
+    /// True if messages can contain bytes of this media type. A line of text stands in place of others.
+    fn carries(&self, _media_type: &str) -> bool {
+        true
+    }
+
     /// Name of the protocol's own service in errors and traces.
     fn service(&self) -> &'static str;
 

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-use toolcell_core::ProviderError;
 use toolcell_core::provider::{ProviderErrorKind, ProviderInfo, Request};
+use toolcell_core::{Content, Message, ProviderError};
 
 use super::client::{Endpoint, Header};
 use super::dialect::{self, Dialect};
@@ -176,6 +176,22 @@ impl<P: Protocol> ServiceRequest<'_, P> {
         self.dialect = fitting
             .map_err(|why| ProviderError::new(&info.provider, ProviderErrorKind::ContextLength, why))?;
         Ok(())
+    }
+
+    /// Notice for the user about files of the latest message that the protocol cannot carry, if it has any.
+    pub(super) fn not_carried(&self) -> Option<String> {
+        let Service { info, protocol, .. } = self.service;
+        let Message::User { content } = &**self.request.messages.last()? else {
+            return None;
+        };
+        let media_type = content.iter().find_map(|part| match part {
+            Content::Blob(blob) if !protocol.carries(&blob.media_type) => Some(&blob.media_type),
+            _ => None,
+        })?;
+        let provider = &info.provider;
+        Some(format!(
+            "{provider}: files of the type {media_type} cannot be sent to it; the model is only told that there is one"
+        ))
     }
 
     /// Secret of the request, besides the provider's key, that must be redacted from errors.

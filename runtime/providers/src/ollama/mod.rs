@@ -72,6 +72,10 @@ impl Protocol for Chat {
     ];
     const OUTPUT_LIMITS: &'static [&'static str] = &[];
 
+    fn carries(&self, media_type: &str) -> bool {
+        crate::fallback_text::is_picture(media_type)
+    }
+
     fn service(&self) -> &'static str {
         "ollama"
     }
