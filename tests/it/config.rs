@@ -781,11 +781,19 @@ fn config_check_refuses_settings_that_run_refuses() {
             "[agents.a]\ndescription = \"d\"\n[agents.a.provider]\nname = \"responses\"\nmodel = \"m\"\nseed = 1\n",
             "it is for the agent `a`",
         ),
-        ("[provider]\nmodel = \"\"\n", "the setting `model` of the provider is empty"),
-        ("[provider]\nreasoning = \" \"\n", "the setting `reasoning` of the provider is empty"),
+        (
+            "[provider]\nmodel = \"\"\n",
+            "the setting `model` of the provider is empty",
+        ),
+        (
+            "[provider]\nreasoning = \" \"\n",
+            "the setting `reasoning` of the provider is empty",
+        ),
     ] {
         let mut user = User::new();
-        user.configure(toml).var("OPENAI_API_KEY", "k");
+        user.configure(toml);
+        user.file("x", r#"{"steps": [{"text": "x"}]}"#);
+        user.var("OPENAI_API_KEY", "k");
         for command in [&["config", "check"][..], &["run", "x", "--tool", "text"]] {
             let seen = user.run(command).ended(3);
             assert!(seen.stderr.contains(part), "{command:?}: {}", seen.stderr);
@@ -803,7 +811,30 @@ fn absent_variable_of_a_header_is_an_error_of_the_configuration() {
     let user = User::new();
     user.configure("[provider]\nname = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:9\"\nheaders = { X-Key = { env = \"ABSENT\" } }\n");
     let seen = user.run(&["run", "x"]).ended(3);
-    for part in ["the variable `ABSENT` for the header `X-Key`", "hint: set it: export ABSENT="] {
+    for part in [
+        "the variable `ABSENT` for the header `X-Key`",
+        "hint: set it: export ABSENT=",
+    ] {
         assert!(seen.stderr.contains(part), "{}", seen.stderr);
     }
+}
+
+#[test]
+fn config_show_says_what_ends_a_turn() {
+    let user = User::new();
+    let seen = user
+        .run(&["config", "show", "loop", "--preset", "stepwise"])
+        .ended(0);
+    assert!(
+        seen.stdout
+            .contains("a call of task_completion, ask_question, converse"),
+        "{}",
+        seen.stdout
+    );
+    let seen = user.run(&["config", "show", "loop"]).ended(0);
+    assert!(
+        seen.stdout.contains("an answer without a call"),
+        "{}",
+        seen.stdout
+    );
 }

@@ -105,7 +105,7 @@ impl SettingSpec {
         let argument = Arg::new(flag)
             .long(flag.trim_start_matches('-'))
             .value_name(value)
-            .help(self.description.trim().trim_end_matches('.'))
+            .help(help(self.description))
             .value_parser(move |text: &str| check(text).map(|()| text.to_owned()));
         Some(argument)
     }
@@ -146,6 +146,13 @@ impl SettingSpec {
         }
         Ok(())
     }
+}
+
+/// Help of a flag: the description without what concerns files only.
+fn help(description: &str) -> String {
+    let text = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.replace("Not in a project's file.", "");
+    text.trim().trim_end_matches('.').to_owned()
 }
 
 fn check<T: FromStr<Err: Display>>(text: &str) -> Result<(), String> {

@@ -29,7 +29,9 @@ pub(super) fn find<'a, 'b>(
 ) -> Option<WrongValue<'a, 'b>> {
     let schema = resolve(schema, root);
     let properties = schema.get("properties").and_then(Value::as_object);
-    let others = schema.get("additionalProperties").filter(|others| others.is_object());
+    let others = schema
+        .get("additionalProperties")
+        .filter(|others| others.is_object());
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref().as_ref();
         let inner = properties.and_then(|known| known.get(name)).or(others)?;
@@ -66,13 +68,14 @@ pub(super) fn find<'a, 'b>(
 }
 
 /// Number of an integer, precise enough to be compared with bounds.
-#[expect(clippy::cast_precision_loss, reason = "bounds are small, or far from the value")]
 fn whole(number: &toml::de::DeInteger<'_>) -> Option<f64> {
     let digits = number.as_str().replace('_', "");
     let value = match number.radix() {
         10 => digits.parse::<i128>().ok()?,
         radix => {
-            let start = ["0x", "0o", "0b"].iter().find_map(|start| digits.strip_prefix(start));
+            let start = ["0x", "0o", "0b"]
+                .iter()
+                .find_map(|start| digits.strip_prefix(start));
             i128::from_str_radix(start.unwrap_or(&digits), radix).ok()?
         }
     };
@@ -92,7 +95,10 @@ struct Form<'a> {
 fn forms_of<'a>(schema: &'a Value, root: &'a Value) -> Vec<Form<'a>> {
     let schema = resolve(schema, root);
     if let Some(branches) = schema.get("anyOf").and_then(Value::as_array) {
-        return branches.iter().flat_map(|branch| forms_of(branch, root)).collect();
+        return branches
+            .iter()
+            .flat_map(|branch| forms_of(branch, root))
+            .collect();
     }
     let has_pattern = schema.get("pattern").is_some() || schema.get("enum").is_some();
     let form = |kind| Form {
@@ -159,7 +165,9 @@ impl Form<'_> {
             return Some(words.to_owned());
         }
         let least = self.bound("minimum").map(|least| (least, "from", "of at least"));
-        let above = self.bound("exclusiveMinimum").map(|least| (least, "above", "above"));
+        let above = self
+            .bound("exclusiveMinimum")
+            .map(|least| (least, "above", "above"));
         Some(match (least.or(above), self.bound("maximum")) {
             (Some((least, "above", _)), Some(most)) => format!("{words} above {least} and up to {most}"),
             (Some((least, from, _)), Some(most)) => format!("{words} {from} {least} to {most}"),
@@ -215,16 +223,19 @@ pub(super) fn key_at<'b>(table: &'b DeTable<'_>, span: &Range<usize>) -> Option<
 pub(super) fn in_words(message: &str, key: Option<&str>) -> String {
     let subject = key.map_or_else(|| "this key".to_owned(), |key| format!("`{key}`"));
     let is_about_value = ["invalid type: ", "invalid value: ", "invalid length "];
-    let about = is_about_value.iter().find_map(|start| message.strip_prefix(start));
+    let about = is_about_value
+        .iter()
+        .find_map(|start| message.strip_prefix(start));
     if let Some((found, wanted)) = about.and_then(|rest| rest.split_once(", expected ")) {
         return format!("{subject} takes {}, not {}", expected(wanted), unexpected(found));
     }
     if let Some(rest) = message.strip_prefix("missing field ") {
         return format!("the key {rest} is missing");
     }
-    if let Some((variant, known)) = (message.strip_prefix("unknown variant "))
-        .and_then(|rest| rest.split_once(", expected one of ").or_else(|| rest.split_once(", expected ")))
-    {
+    if let Some((variant, known)) = (message.strip_prefix("unknown variant ")).and_then(|rest| {
+        rest.split_once(", expected one of ")
+            .or_else(|| rest.split_once(", expected "))
+    }) {
         return format!("{subject} takes {known}, not {variant}");
     }
     if message.starts_with("data did not match any variant") {

@@ -153,7 +153,7 @@ mod tests {
             ),
             (
                 "[agents.a]\ndescription = \"d\"\nmax_steps = 0",
-                "cannot have 0 steps",
+                "a whole number of at least 1, not 0",
             ),
         ] {
             let failure = load(table).unwrap_err().to_string();

@@ -55,7 +55,7 @@ declare_settings! {
     /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
     name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
 
-    /// Profile of `[profiles]` whose settings replace those of this table.
+    /// Profile of `[profiles]`, whose settings replace those of `[provider]`.
     profile: String, flag("--profile", "NAME"), variable("TOOLCELL_PROFILE");
 
     /// Profiles whose models answer, in this order, when the model cannot be reached, is overloaded, refuses the key, has no
@@ -143,9 +143,11 @@ impl ProviderSettings {
                     Origin::Flag(_) => Exit::Usage,
                     _ => Exit::Config,
                 };
-                return Err(Failure::new(exit, text!("the setting `{}` of the provider is empty", spec.key))
-                    .why(origin.point_at())
-                    .hint("give it a value, or remove it"));
+                return Err(
+                    Failure::new(exit, text!("the setting `{}` of the provider is empty", spec.key))
+                        .why(origin.point_at())
+                        .hint("give it a value, or remove it"),
+                );
             }
             let is_used = spec.providers.is_empty() || spec.providers.contains(&name);
             if is_used || (chosen_later && by_file(origin)) {

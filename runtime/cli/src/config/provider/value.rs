@@ -177,9 +177,12 @@ impl FromStr for Retries {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number: u32 = text
-            .parse()
-            .map_err(|_| format!("`{}` is not a whole number from 0 to {MAX_RETRIES}", text.escape_debug()))?;
+        let number: u32 = text.parse().map_err(|_| {
+            format!(
+                "`{}` is not a whole number from 0 to {MAX_RETRIES}",
+                text.escape_debug()
+            )
+        })?;
         number.try_into()
     }
 }

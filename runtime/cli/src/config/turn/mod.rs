@@ -9,7 +9,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolcell_agent::LoopPolicy;
-use toolcell_agent::policy::{AllFailed, CallsPerStep, ErrorVisibility, OnLimit, Prune, Reasoning};
+use toolcell_agent::policy::{
+    AllFailed, CallsPerStep, Control, ErrorVisibility, Finish, OnLimit, Prune, Reasoning,
+};
 
 use super::setting::{Setting, SettingSpec, SettingTable, Written, declare_settings};
 use super::source::{Origin, Row, Source, Sourced};
@@ -17,7 +19,13 @@ use super::units::quantity::millis;
 use super::units::{Bytes, Count, Span};
 use crate::environment::Environment;
 use crate::error::Failure;
-pub(crate) use value::{Choice, Exact, Number, Positive, PresetName, Switch};
+pub(crate) use value::{AtLeast, Choice, Exact, Number, Positive, PresetName, Switch};
+
+/// Minimum size of the text of one result, in bytes.
+const MIN_RESULT: u64 = 1 << 10;
+
+/// Minimum length of a conversation that is summarised, in tokens.
+const MIN_SUMMARISED: u64 = 1_000;
 
 declare_settings! {
     /// How a turn runs. A project's file can lower the numbers that bound its work, and set nothing else.
@@ -29,8 +37,8 @@ declare_settings! {
     /// Flags of the settings of the loop that have one.
     flags LoopFlags;
 
-    /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient` or `stepwise`. Keys that are set replace its
-    /// values. Not in a project's file.
+    /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient` or `stepwise`. Other settings of the loop replace
+    /// its values. Not in a project's file.
     preset: PresetName, flag("--preset", "NAME");
 
     /// Maximum number of model requests in one turn, the last one without tools included [default: 50].
@@ -60,8 +68,9 @@ declare_settings! {
     retry_pause: Exact<Span>;
 
     /// Text of one result in a request; of a longer one the middle is left out, and `read_result` reads it [default: 48
-    /// KiB]. Not in a project's file.
-    result_bytes: Positive<Bytes>;
+    /// KiB]. At least 1 KiB, so that the beginning and the end are more than the note about the middle. Not in a project's
+    /// file.
+    result_bytes: AtLeast<Bytes, MIN_RESULT>;
 
     /// If all calls of a step fail: `continue` with the errors, or a `fallback_answer` of one more request without tools
     /// [default: continue]. Not in a project's file.
@@ -99,8 +108,9 @@ declare_settings! {
     flags ContextFlags;
 
     /// Tokens of the conversation from which on its older part is replaced by a summary, such as `100k`. Without it only a
-    /// conversation that the model refuses as too long is summarised [default: none].
-    summarise_at: Positive<Count>, flag("--summarise-at", "TOKENS");
+    /// conversation that the model refuses as too long is summarised [default: none]. At least 1 k: a summary has some hundred
+    /// tokens itself.
+    summarise_at: AtLeast<Count, MIN_SUMMARISED>, flag("--summarise-at", "TOKENS");
 
     /// Number of latest rounds that a summary leaves as they are. A round is a message of the user, or an answer with the
     /// results of its calls [default: 4].
@@ -217,6 +227,29 @@ impl LoopSettings {
             }
         })
         .collect()
+    }
+
+    /// Returns the end of a turn, in words: the preset chooses it as a whole, and no key does.
+    pub(crate) fn end_of_turn(&self) -> Row {
+        let (of_default, policy) = (LoopPolicy::default(), self.base());
+        let ends = |control: &&Control| {
+            matches!(
+                control,
+                Control::TaskCompletion | Control::TaskComplete | Control::AskQuestion | Control::Converse
+            )
+        };
+        let tools = policy.control.iter().filter(ends).map(|control| control.name());
+        let tools = tools.collect::<Vec<_>>().join(", ");
+        let ends = match policy.finish {
+            Finish::Content => "an answer without a call".to_owned(),
+            Finish::Tool => format!("a call of {tools}"),
+            Finish::Either => format!("an answer without a call, or a call of {tools}"),
+        };
+        let origin = match &self.preset {
+            Some(preset) if policy.finish != of_default.finish => Origin::Preset(preset.value.0),
+            _ => Origin::Default,
+        };
+        Row::new("loop.(end of a turn)", ends, &origin)
     }
 
     /// Returns the reasoning effort of the preset with its origin, in words, if it sets one.
@@ -419,6 +452,37 @@ mod tests {
             let expected: &[&str] = if name == "prune" { &[] } else { &[key] };
             assert_eq!(changed, expected);
         }
+    }
+
+    #[test]
+    fn values_too_small_to_be_of_use_are_refused() {
+        for (table, key, least, below) in [
+            ("loop", "result_bytes", "1024", "1023"),
+            ("context", "summarise_at", "1000", "999"),
+        ] {
+            let read = |value: &str| {
+                let text = format!("{key} = {value}");
+                match table {
+                    "loop" => toml::from_str::<LoopTable>(&text).map(drop),
+                    _ => toml::from_str::<ContextTable>(&text).map(drop),
+                }
+            };
+            assert!(read(least).is_ok(), "{key}");
+            let error = read(below).unwrap_err().to_string();
+            assert!(error.contains("too small to be of use: use at least"), "{error}");
+        }
+    }
+
+    #[test]
+    fn end_of_a_turn_is_that_of_the_preset() {
+        let row = |text: &str| settings(text, "").0.end_of_turn();
+        let end = |text: &str| row(text).value.unwrap();
+        assert_eq!(end(""), "an answer without a call");
+        assert_eq!(end("preset = \"task\""), "a call of task_complete");
+        let stepwise = end("preset = \"stepwise\"");
+        assert_eq!(stepwise, "a call of task_completion, ask_question, converse");
+        assert!(matches!(row("preset = \"task\"").origin, Origin::Preset("task")));
+        assert!(matches!(row("preset = \"resilient\"").origin, Origin::Default));
     }
 
     #[test]

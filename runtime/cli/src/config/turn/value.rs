@@ -159,6 +159,10 @@ pub(crate) struct Exact<T>(pub(crate) T);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Positive<T>(pub(crate) T);
 
+/// A size or count of at least `MIN`, below which nothing useful is left, displayed exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AtLeast<T, const MIN: u64>(pub(crate) T);
+
 /// A unit with its number.
 pub(crate) trait Quantity: Copy + FromStr<Err = String> {
     /// The unit of the number.
@@ -205,6 +209,41 @@ impl<T: Quantity> Positive<T> {
             0 => Err("0 allows nothing; use more".to_owned()),
             _ => Ok(Self(quantity)),
         }
+    }
+}
+
+impl<T: Quantity, const MIN: u64> AtLeast<T, MIN> {
+    fn of(quantity: T) -> Result<Self, String> {
+        let number = quantity.number();
+        if number >= MIN {
+            return Ok(Self(quantity));
+        }
+        let exactly = |number| T::UNIT.exactly(number);
+        Err(format!(
+            "`{}` is too small to be of use: use at least {}",
+            exactly(number),
+            exactly(MIN)
+        ))
+    }
+}
+
+impl<T: Quantity, const MIN: u64> FromStr for AtLeast<T, MIN> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::of(text.parse()?)
+    }
+}
+
+impl<T: Quantity, const MIN: u64> fmt::Display for AtLeast<T, MIN> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Exact(self.0).fmt(f)
+    }
+}
+
+impl<'de, T: Quantity + Deserialize<'de>, const MIN: u64> Deserialize<'de> for AtLeast<T, MIN> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::of(T::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -298,8 +337,8 @@ inline_schema!([T: Choices] Choice<T>, json_schema!({
 
 /// Same schema as the quantity.
 macro_rules! schema_of_quantity {
-    ($type:ident) => {
-        impl<T: JsonSchema> JsonSchema for $type<T> {
+    ($type:ident $(, $min:ident)?) => {
+        impl<T: JsonSchema $(, const $min: u64)?> JsonSchema for $type<T $(, $min)?> {
             fn inline_schema() -> bool {
                 T::inline_schema()
             }
@@ -316,3 +355,4 @@ macro_rules! schema_of_quantity {
 }
 schema_of_quantity!(Exact);
 schema_of_quantity!(Positive);
+schema_of_quantity!(AtLeast, MIN);
