@@ -261,8 +261,18 @@ fn answer_that_never_fits_schema_is_not_on_standard_output() {
     let ask = json!({ "name": "ask_question", "arguments": { "question": "Which text?" } });
     for (step, flags, code, why) in [
         (json!({ "text": "Three." }), &[][..], 1, "the same error occurred"),
-        (json!({ "text": "Three." }), &["--max-steps", "1"], 5, "limit of 1 step"),
-        (json!({ "calls": [ask] }), &["--preset", "stepwise"], 1, "asked a question"),
+        (
+            json!({ "text": "Three." }),
+            &["--max-steps", "1"],
+            5,
+            "limit of 1 step",
+        ),
+        (
+            json!({ "calls": [ask] }),
+            &["--preset", "stepwise"],
+            1,
+            "asked a question",
+        ),
     ] {
         let steps = vec![step; 12];
         user.file("script.json", json!({ "steps": steps }).to_string());
@@ -287,5 +297,40 @@ fn file_that_flags_deny_is_not_attached() {
             assert!(seen.stderr.contains("is not attached"), "{}", seen.stderr);
             assert_eq!(texts(&sent(&server)).last().copied(), Some("See @private/key"));
         }
+    }
+}
+
+#[test]
+fn name_without_a_file_is_sent_as_text_with_a_note() {
+    let (user, server) = user();
+    user.file("there.txt", "x").file("docs/a", "x");
+    let seen = user
+        .run(&["run", "See @nofile.txt, @docs and @there.txt."])
+        .ended(0);
+    for note in [
+        "`@nofile.txt` is sent as text, because there is no such file",
+        "`@docs` is sent as text, because it is a directory",
+        "attached `there.txt`",
+    ] {
+        assert!(seen.stderr.contains(note), "{note}: {}", seen.stderr);
+    }
+    assert_eq!(texts(&sent(&server))[0], "See @nofile.txt, @docs and @there.txt.");
+}
+
+#[test]
+fn standard_input_is_sent_once() {
+    let (user, _server) = user();
+    for flags in [
+        &["-", "--attach", "-"][..],
+        &["x", "--attach", "-", "--attach", "-"],
+    ] {
+        let seen = user
+            .run_with_input(&[&["run"][..], flags].concat(), "data")
+            .ended(2);
+        assert!(
+            seen.stderr.contains("standard input can be sent only once"),
+            "{}",
+            seen.stderr
+        );
     }
 }

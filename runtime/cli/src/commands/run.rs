@@ -16,6 +16,7 @@ use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
+use crate::ui::terminal::text;
 
 /// Send a prompt to a model, which can call tools until it has an answer.
 ///
@@ -121,7 +122,7 @@ impl Run {
                 Ok(store) => Some(store),
                 Err(failure) if self.which.is_wanted() => return Err(failure),
                 Err(failure) => {
-                    console.note(failure.to_string());
+                    console.note(text!("this session is not saved: {}", failure.to_string()));
                     None
                 }
             }

@@ -68,6 +68,7 @@ impl Attach {
         environment: &Environment,
         console: &Console,
     ) -> Result<Message, Failure> {
+        self.check_input(prompt)?;
         let mut draft = Draft::new();
         if prompt == "-" {
             let fail = || Failure::new(Exit::Usage, "could not read the prompt from standard input");
@@ -86,6 +87,19 @@ impl Attach {
         }
         self.add_to(&mut draft, environment, console)?;
         Ok(draft.message())
+    }
+
+    /// Checks that standard input is used once: nothing is left of it afterwards.
+    fn check_input(&self, prompt: &str) -> Result<(), Failure> {
+        let attached = self.files.iter().filter(|file| file.as_os_str() == "-").count();
+        let why = match attached + usize::from(prompt == "-") {
+            0 | 1 => return Ok(()),
+            _ if prompt == "-" => "it is the prompt, and is to be attached as well",
+            _ => "it is to be attached more than once",
+        };
+        Err(Failure::new(Exit::Usage, "standard input can be sent only once")
+            .why(why)
+            .hint("give the prompt as an argument, or attach a file"))
     }
 
     fn add_to(&self, draft: &mut Draft, environment: &Environment, console: &Console) -> Result<(), Failure> {
@@ -145,11 +159,21 @@ impl Draft {
         environment: &Environment,
         console: &Console,
     ) -> Result<(), Failure> {
-        for name in names(text) {
-            let path = environment.cwd.join(name);
-            if !path.is_file() {
+        for written in names(text) {
+            let is_file = |name: &&str| environment.cwd.join(name).is_file();
+            let Some(name) = written.iter().copied().find(is_file) else {
+                if let Some(name) = written.last() {
+                    let path = environment.cwd.join(name);
+                    let why = if path.is_dir() {
+                        "it is a directory"
+                    } else {
+                        "there is no such file"
+                    };
+                    console.note(text!("`@{}` is sent as text, because {}", *name, Own(why)));
+                }
                 continue;
-            }
+            };
+            let path = environment.cwd.join(name);
             let real = path.canonicalize().unwrap_or_default();
             let why = match real.strip_prefix(&environment.cwd) {
                 Err(_) => Some("the file lies outside of the working directory"),
@@ -273,8 +297,9 @@ fn quoted(name: &str) -> String {
     format!("`{}`", name.escape_debug())
 }
 
-/// Returns the names after `@` at the start of words: up to the next blank, or between quotation marks.
-fn names(text: &str) -> Vec<&str> {
+/// Returns the names after `@` at the start of words: up to the next blank, or between quotation marks. Each is as written,
+/// and without the end of a sentence if it has one.
+fn names(text: &str) -> Vec<Vec<&str>> {
     let mut found = Vec::new();
     let mut rest = text;
     let mut is_start = true;
@@ -290,12 +315,11 @@ fn names(text: &str) -> Vec<&str> {
             };
             // A sentence may end with a name.
             let plain = name.trim_end_matches(['.', ',', ';', ':', '?', '!', ')']);
-            found.extend(
-                [name, plain]
-                    .into_iter()
-                    .filter(|name| !name.is_empty())
-                    .take(1 + usize::from(plain != name)),
-            );
+            let forms = [name, plain].into_iter().filter(|name| !name.is_empty());
+            let forms: Vec<&str> = forms.take(1 + usize::from(plain != name)).collect();
+            if !forms.is_empty() {
+                found.push(forms);
+            }
             rest = next;
             continue;
         }
@@ -451,7 +475,7 @@ mod tests {
             ("@ alone, @", vec![]),
             ("@ä\u{a0}x", vec!["ä"]),
         ] {
-            assert_eq!(names(text), expected, "{text}");
+            assert_eq!(names(text).concat(), expected, "{text}");
         }
     }
 
