@@ -476,7 +476,6 @@ fn limit_that_a_tool_sees_as_an_error_is_a_limit_with_a_hint() {
     let call = |limit: &str| {
         user.run(&[
             "call",
-            "files",
             "files_write",
             r#"{"path": "out.txt", "content": "twelve bytes"}"#,
             "--grant",

@@ -140,8 +140,11 @@ impl AgentFlags {
         if let Some(system) = &self.model.system {
             let (text, file) = text_or_file(system, environment)?;
             if text.trim().is_empty() {
-                return Err(Failure::new(Exit::Usage, "the instructions of --system are empty")
-                    .hint("give a text, or `@FILE` with one; without --system those of Toolcell are sent"));
+                return Err(
+                    Failure::new(Exit::Usage, "the instructions of --system are empty").hint(
+                        "give a text, or `@FILE` with one; without --system those of Toolcell are sent",
+                    ),
+                );
             }
             overrides.system = Some(text);
             overrides.system_file = file;

@@ -131,11 +131,11 @@ fn cost_uses_prices_of_user_configuration() {
     "#);
     // A step costs 0.9 + 0.5 thousandths, four of them 5.6.
     user.configure("[prices.demo]\ninput = 1\noutput = \"5.0\"\n");
-    user.run(&run(&["--budget", "cost=0.005601"])).ended(0);
+    user.run(&run(&["--budget", "cost=0.017701"])).ended(0);
     let seen = user.run(&run(&["--budget", "cost=0.0028"])).ended(5);
     insta::assert_snapshot!(error(&user, &seen.stderr), @r"
     error: the turn exhausted a budget: the budget of 0.0028 in money is used up (0.0028 were used)
-     hint: raise the budget with --budget cost=0.0056
-           │ or, in ~/.config/toolcell/config.toml: [budget] cost = 0.0056
+     hint: raise the budget with --budget cost=0.0177
+           │ or, in ~/.config/toolcell/config.toml: [budget] cost = 0.0177
     ");
 }

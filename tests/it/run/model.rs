@@ -126,7 +126,7 @@ fn sampling_headers_and_retries_come_from_configuration() {
         server.url("")
     );
     user.configure(&format!("{configured}retries = 0\n"));
-    let seen = user.run(&ask(&[])).ended(6);
+    let seen = user.run(&ask(&[])).ended(3);
     assert!(
         seen.stderr.contains("`GATE_TOKEN` for the header `X-Gate`"),
         "{}",
@@ -302,7 +302,7 @@ fn unsupported_provider_setting_is_refused_with_location() {
     "#);
     insta::assert_snapshot!(refused("[provider]\ntemperature = 2.5\n", &[]), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
-      why: `2.5` is not a valid temperature: use 0 to 2
+      why: `temperature` takes a number from 0 to 2, not 2.5
            │ in ~/.config/toolcell/config.toml, line 2, column 15
            │   2 | temperature = 2.5
            │     |               ^^^
@@ -343,7 +343,7 @@ fn models_of_each_provider_are_listed() {
         let url = server.url("");
         let listed = ["models", "--provider", provider, "--base-url", &url];
         let seen = user.run(&listed).ended(0);
-        assert_eq!(seen.stdout, "`a/model`  131 k tokens\nb-model\n", "{provider}");
+        assert_eq!(seen.stdout, "a/model  131 k tokens\nb-model\n", "{provider}");
         let request = &server.requests()[0];
         assert!(request.head.starts_with(path), "{provider}: {}", request.head);
         let json = user.run(&[&listed[..], &["--json", "B-"]].concat()).ended(0);
@@ -412,5 +412,53 @@ fn failed_list_of_models_is_told_without_the_key() {
         offline.stderr.contains("it has no list of models"),
         "{}",
         offline.stderr
+    );
+}
+
+#[test]
+fn refused_key_and_missing_path_are_named_as_configured() {
+    let server = ModelServer::playing(vec![Answer::error(401, "bad key")]);
+    let mut user = User::new();
+    user.var("MY_OWN_KEY", "sk-planted-0123456789");
+    let url = server.url("/v1");
+    let base = ["run", "x", "--provider", "openai", "--model", "m", "--base-url"];
+    let seen = user
+        .run(&[&base[..], &[&url, "--api-key-env", "MY_OWN_KEY"]].concat())
+        .ended(6);
+    assert!(
+        seen.stderr.contains("check the key in MY_OWN_KEY"),
+        "{}",
+        seen.stderr
+    );
+    let server = ModelServer::playing(vec![Answer::error(404, "no")]);
+    let pasted = server.url("/v1/chat/completions");
+    let seen = user.run(&[&base[..], &[&pasted]].concat()).ended(6);
+    let asked = format!("the request was sent to {pasted}/chat/completions");
+    assert!(seen.stderr.contains(&asked), "{}", seen.stderr);
+}
+
+#[test]
+fn file_that_ollama_cannot_take_is_told_to_the_user() {
+    let server = ModelServer::playing(vec![Answer::error(500, "x")]);
+    let user = User::new();
+    user.file("a.pdf", "%PDF-1.7 x");
+    let url = server.url("");
+    let seen = user.run(&[
+        "run",
+        "x",
+        "--attach",
+        "a.pdf",
+        "--provider",
+        "ollama",
+        "--model",
+        "m",
+        "--base-url",
+        &url,
+    ]);
+    assert!(
+        seen.stderr
+            .contains("files of the type application/pdf cannot be sent"),
+        "{}",
+        seen.stderr
     );
 }

@@ -50,6 +50,8 @@ pub(crate) struct AgentSetup {
     pub(crate) is_attended: bool,
     /// True if its answers fit a schema.
     pub(crate) has_schema: bool,
+    /// Configured source of the provider's key, for the hint about a refused key.
+    pub(crate) key_source: Option<Text>,
 }
 
 /// Sets up the agent that the flags select.
@@ -124,6 +126,7 @@ pub(crate) async fn assemble(
         is_kept,
         is_attended,
         has_schema,
+        key_source: model::key_source(&settings.provider),
     })
 }
 

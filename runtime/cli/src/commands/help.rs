@@ -10,9 +10,10 @@ use toolcell_core::suggest::nearest;
 
 use crate::config::file::schema;
 use crate::config::{layers, limits};
+use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::exit;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Size, text};
 
 /// Explain a topic or a command.
 #[derive(Debug, Args)]
@@ -153,13 +154,16 @@ fn first_sentence(schema: &Value) -> String {
 
 impl Help {
     /// Prints the help of a topic, of a command of `cli`, or of `cli` itself.
-    pub(crate) fn run(self, mut cli: Command) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, mut cli: Command, environment: &Environment) -> Result<Exit, Failure> {
         let topic = match self.words.as_slice() {
             [word] => TOPICS.iter().find(|topic| topic.name == word),
             _ => None,
         };
         let shown = match topic {
-            Some(topic) => (topic.text)(),
+            Some(topic) => match Size::of_output(environment).now() {
+                Some((columns, _)) => wrapped(&(topic.text)(), columns),
+                None => (topic.text)(),
+            },
             None => of_command(&mut cli, &self.words)?,
         };
         let mut out = std::io::stdout();
@@ -168,6 +172,48 @@ impl Help {
         Ok(Exit::Ok)
     }
 }
+
+/// Wraps lines at words. The second part of a row, after two blanks, keeps its column if there is room, and else stands on
+/// lines of its own.
+fn wrapped(text: &str, columns: usize) -> String {
+    let mut shown = String::new();
+    for line in text.lines() {
+        if line.chars().count() <= columns {
+            let _ = writeln!(shown, "{line}");
+            continue;
+        }
+        let lead = line.len() - line.trim_start().len();
+        let second = line[lead..].rfind("  ").map_or(lead, |at| lead + at + 2);
+        let has_room = second + MIN_COLUMN <= columns;
+        let (first, rest) = line.split_at(second);
+        let hang = if has_room { second } else { lead + 4 };
+        let mut column = first.chars().count();
+        shown.push_str(if has_room { first } else { first.trim_end() });
+        if !has_room && !first.trim().is_empty() {
+            let _ = write!(shown, "\n{:hang$}", "");
+            column = hang;
+        } else if !has_room {
+            let _ = write!(shown, "{:lead$}", "");
+        }
+        for (i, word) in rest.split_whitespace().enumerate() {
+            let width = word.chars().count();
+            if i > 0 && column + 1 + width > columns {
+                let _ = write!(shown, "\n{:hang$}", "");
+                column = hang;
+            } else if i > 0 {
+                shown.push(' ');
+                column += 1;
+            }
+            shown.push_str(word);
+            column += width;
+        }
+        shown.push('\n');
+    }
+    shown
+}
+
+/// Minimum width of the second part of a row beside the first one, in columns.
+const MIN_COLUMN: usize = 24;
 
 fn of_command(cli: &mut Command, words: &[String]) -> Result<String, Failure> {
     cli.build();
@@ -201,6 +247,25 @@ mod tests {
     fn every_form_of_a_grant_in_the_help_is_valid() {
         for (line, _) in GRANTS {
             assert!(line.parse::<Grant>().is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn topics_break_between_words_at_any_width() {
+        for topic in TOPICS {
+            let whole = (topic.text)();
+            for columns in [40, 60, 80, 200] {
+                let shown = wrapped(&whole, columns);
+                let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+                assert_eq!(words(&shown), words(&whole), "{} {columns}", topic.name);
+                for line in shown.lines() {
+                    let is_one_word = line.split_whitespace().count() == 1;
+                    assert!(
+                        line.chars().count() <= columns || is_one_word,
+                        "{columns}: {line}"
+                    );
+                }
+            }
         }
     }
 

@@ -168,6 +168,6 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Config(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Doctor(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Completions(command) => command.run(Cli::command()),
-        Command::Help(command) => command.run(Cli::command()),
+        Command::Help(command) => command.run(Cli::command(), environment),
     }
 }

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, provider_failure};
-use crate::ui::terminal::{FAINT, Name, STRONG, Text, text};
+use crate::ui::terminal::{FAINT, ModelName, STRONG, Text, text};
 
 /// List the models that the provider offers, with the length of their context where it is known.
 ///
@@ -53,7 +53,8 @@ impl Models {
             .get_or_insert_with(|| Sourced::default("-".to_owned()));
         let provider = model::choose(&settings, &profiles, environment)?.provider;
         let listed = provider.models().await;
-        let mut models = listed.map_err(|error| provider_failure(&error))?;
+        let mut models =
+            listed.map_err(|error| provider_failure(&error, model::key_source(&settings).as_ref()))?;
         let count = models.len();
         let words: Vec<String> = self.words.iter().map(|word| word.to_lowercase()).collect();
         models.retain(|model| {
@@ -73,7 +74,7 @@ impl Models {
 }
 
 fn show(models: &[ModelInfo], console: &Console) -> Result<(), Failure> {
-    let shown = |model: &ModelInfo| -> Text { text!("{}", Name(&model.name)) };
+    let shown = |model: &ModelInfo| -> Text { text!("{}", ModelName(&model.name)) };
     let widths = models.iter().map(|model| shown(model).plain().chars().count());
     let width = widths.max().unwrap_or(0);
     console.write(|s| {

@@ -7,9 +7,9 @@ use toolcell_core::{Message, StoreError};
 
 use crate::agent::setup::AgentSetup;
 use crate::environment::Environment;
-use crate::error::{Exit, FREE_SPACE, Failure};
+use crate::error::{Exit, Failure};
 use crate::session::in_use::{self, Mark};
-use crate::session::store::SET_ASIDE;
+use crate::session::store::defect;
 use crate::ui::escape;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::lines::JsonLines;
@@ -27,6 +27,8 @@ pub(crate) struct TurnRunner {
     json: bool,
     output: Output,
     interrupts: Interrupts,
+    /// True in a chat, in which the session goes on at the next prompt.
+    is_chat: bool,
 }
 
 impl TurnRunner {
@@ -41,7 +43,14 @@ impl TurnRunner {
             json,
             output,
             interrupts: Interrupts::watch(console.clone()),
+            is_chat: false,
         }
+    }
+
+    /// Sets that the session goes on at a prompt, so that hints name the commands of a chat.
+    pub(crate) fn in_chat(mut self) -> Self {
+        self.is_chat = true;
+        self
     }
 
     /// Replaces the agent of further turns.
@@ -157,14 +166,24 @@ impl TurnRunner {
                 self.console.note(notice);
                 Ok(Exit::Ok)
             }
-            None => failure::of_report(&report, has_schema),
+            None => failure::of_report(&report, has_schema, self.setup.key_source.as_ref()),
         };
         if let TurnOutcome::Budget { .. } = report.outcome {
-            let hint = self.setup.budget_hints.of(&session.state().spent(), session.request_tokens());
+            let hint = self
+                .setup
+                .budget_hints
+                .of(&session.state().spent(), session.request_tokens());
             ended = ended.map_err(|failure| failure.hints(hint));
         }
         if !self.setup.is_kept {
             return ended;
+        }
+        if self.is_chat {
+            let is_pending = matches!(report.outcome, TurnOutcome::AwaitingApproval { .. });
+            return match ended {
+                Err(failure) if is_pending => Err(failure.hint("to decide: /resume")),
+                ended => ended,
+            };
         }
         match (&report.outcome, ended) {
             (TurnOutcome::Asked { .. }, Ok(exit)) => {
@@ -247,15 +266,15 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
             Some("`toolcell session list` shows the names".to_owned()),
         ),
         StoreError::Exists { .. } => (Exit::Usage, "the session cannot be used", None),
-        StoreError::Failed { .. } => (
-            Exit::Io,
-            "the session could not be saved or read",
-            if toolcell_store::is_damaged(&error) {
-                Some(SET_ASIDE.to_owned())
-            } else {
-                toolcell_store::is_full(&error).then(|| FREE_SPACE.to_owned())
-            },
-        ),
+        StoreError::Failed { .. } => {
+            let (why, hint) = defect(&error);
+            let failure = Failure::new(Exit::Io, "the session could not be saved or read");
+            let failure = match why {
+                Some(why) => failure.why(why),
+                None => failure,
+            };
+            return failure.because(error).hints(hint);
+        }
         _ => (Exit::Internal, "the session cannot be used", None),
     };
     Failure::new(exit, what).because(error).hints(hint)

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use toolcell_agent::budget::{Prices, Spent};
-use toolcell_core::provider::Usage;
 use toolcell_core::policy::DirAccess;
+use toolcell_core::provider::Usage;
 use toolcell_core::receipt::Denial;
 use toolcell_core::{Grant, Limit, Limits, Receipt, ToolError};
 use toolcell_sandbox::Ability;
@@ -450,7 +450,13 @@ mod tests {
     #[test]
     fn budget_of_tokens_in_a_hint_suffices_for_the_next_request() {
         let mut budget = SourcedBudget::default();
-        budget.set(NamedBudget { name: "tokens", value: 500 }, Origin::Default);
+        budget.set(
+            NamedBudget {
+                name: "tokens",
+                value: 500,
+            },
+            Origin::Default,
+        );
         let hints = BudgetHints {
             budget,
             prices: None,

@@ -27,7 +27,7 @@ use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
-use crate::ui::terminal::{Name, Own, Text, text};
+use crate::ui::terminal::{ModelName, Name, Own, Text, text};
 
 /// A provider that is set up, and the reason for its choice.
 pub(crate) struct Chosen {
@@ -118,7 +118,7 @@ fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen,
             Own(OPENAI_KEY)
         ),
         (ProviderName::Offline, origin) => text!("{} ({})", Own(offline::MARK), origin),
-        (name, origin) => text!("{} {} ({})", name, Name(&model), origin),
+        (name, origin) => text!("{} {} ({})", name, ModelName(&model), origin),
     };
     Ok(Chosen { provider, note })
 }
@@ -249,6 +249,19 @@ fn apply(
 pub(crate) fn key_variable(provider: &str) -> Option<&'static str> {
     let name = provider.parse().ok()?;
     Service::of(name).map(|service| service.key)
+}
+
+/// Returns the source of the key that the user configured, for the hint about a refused key.
+pub(crate) fn key_source(settings: &ProviderSettings) -> Option<Text> {
+    if settings.fallback.is_some() {
+        // Another profile may have been asked.
+        return None;
+    }
+    let variable = settings.api_key_env.as_ref();
+    let account = settings.api_key_keyring.as_ref();
+    let variable = variable.map(|name| text!("{}", Name(&name.value)));
+    variable
+        .or_else(|| account.map(|name| text!("the keyring (`toolcell secret set {}`)", Name(&name.value))))
 }
 
 /// Returns the key, from the configured variable or keyring account, or from the usual variable.

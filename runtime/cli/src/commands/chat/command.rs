@@ -68,6 +68,10 @@ pub(super) fn of(line: &str) -> Option<(&str, &str)> {
 impl Conversation<'_> {
     /// Sends a message.
     pub(super) async fn say(&mut self, line: &str) -> Result<Exit, Failure> {
+        if self.session.is_open() {
+            return Err(Failure::new(Exit::Usage, "the last turn is not over")
+                .hint("/resume continues it, and /clear begins a new session"));
+        }
         let message = prompt::of_line(line, &self.attached, self.environment, self.console)?;
         self.attached.clear();
         self.turns
@@ -96,6 +100,10 @@ impl Conversation<'_> {
             "/model" => self.model(argument).await?,
             "/undo" => self.undo().await?,
             "/compact" => return self.turns.turn(&mut self.session, TurnStart::Compact).await,
+            "/resume" if !self.session.is_open() => {
+                return Err(Failure::new(Exit::Usage, "no turn was interrupted")
+                    .hint("type a message to begin a turn"));
+            }
             "/resume" => return self.turns.turn(&mut self.session, TurnStart::Resume).await,
             _ => {
                 (self.session, self.mark) = self.turns.new_session(self.environment)?;
@@ -222,7 +230,9 @@ impl Conversation<'_> {
 fn unknown(command: &str) -> Failure {
     let known = COMMANDS.map(|(name, _, _)| name);
     let failure = Failure::new(Exit::Usage, text!("unknown command `{}`", command));
-    let failure = match nearest(command, &known).first() {
+    // The slash, which all have in common, makes them nearer than they are.
+    let begins_same = |near: &&&str| near.chars().nth(1) == command.chars().nth(1);
+    let failure = match nearest(command, &known).iter().find(begins_same) {
         Some(near) => failure.hint(text!("did you mean `{}`?", near)),
         None => failure,
     };

@@ -74,7 +74,7 @@ impl Chat {
         )
         .await?;
         console.note(agent.note.clone());
-        let turns = TurnRunner::new(agent, console, false);
+        let turns = TurnRunner::new(agent, console, false).in_chat();
         let mut lines = Lines::new(environment, console)?;
         let (session, mark) = match continued {
             Some(Continued { id, mark }) => {

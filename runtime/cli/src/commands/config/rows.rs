@@ -50,6 +50,10 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
     rows.sourced("agent.environment", &settings.tells_environment);
     rows.sourced("agent.project_instructions", &settings.project_instructions);
     rows.rows.extend(settings.turn.rows(&settings.context));
+    let end = settings.turn.end_of_turn();
+    if rows.detail == Detail::All || !matches!(end.origin, Origin::Default) {
+        rows.rows.push(end);
+    }
     for (i, line) in settings.deny.iter().enumerate() {
         rows.add(format!("deny[{i}]"), &line.grant, &line.origin);
     }

@@ -136,7 +136,7 @@ impl Doctor {
                 if self.online {
                     let finding = {
                         let _asking = console.activity("sending a test request");
-                        ask(&chosen.provider).await
+                        ask(&chosen.provider, model::key_source(&settings.provider).as_ref()).await
                     };
                     show("model".into(), finding)?;
                 }
@@ -236,7 +236,8 @@ fn cache(sandbox: &Sandbox, environment: &Environment) -> Finding {
     }
 }
 
-async fn ask(provider: &Arc<dyn Provider>) -> Finding {
+/// Sends a test request. `key` is the configured source of the key.
+async fn ask(provider: &Arc<dyn Provider>, key: Option<&Text>) -> Finding {
     let request = Request {
         messages: vec![Arc::new(Message::user("Answer with the one word: ready"))],
         tool_choice: ToolChoice::None,
@@ -252,7 +253,7 @@ async fn ask(provider: &Arc<dyn Provider>) -> Finding {
     };
     match tokio::time::timeout(ONLINE_TIMEOUT, answer).await {
         Ok(Ok(())) => Finding::Good(format!("responded in {}", config::units::Span(started.elapsed()))),
-        Ok(Err(error)) => Finding::Bad(render::provider_failure(&error)),
+        Ok(Err(error)) => Finding::Bad(render::provider_failure(&error, key)),
         Err(_) => Finding::Bad(
             Failure::new(Exit::Provider, "the model did not respond")
                 .why(text!("no response within {} s", ONLINE_TIMEOUT.as_secs())),

@@ -1,5 +1,7 @@
 //! `toolcell tool list`: all components with a name.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use serde_json::json;
 
@@ -50,6 +52,17 @@ impl List {
                 }
             }
         }
+        let mut unusable = BTreeSet::new();
+        for (name, hook) in settings
+            .hooks
+            .iter()
+            .filter(|(_, hook)| hook.component.enabled.value)
+        {
+            if let Err(failure) = loader.hook(hook).await {
+                unusable.insert(name);
+                failures.push(failure);
+            }
+        }
         if self.json {
             let mut array: Vec<_> = listed
                 .iter()
@@ -72,6 +85,7 @@ impl List {
                     "hook": name,
                     "source": source(of, environment).plain(),
                     "enabled": of.enabled.value,
+                    "usable": of.enabled.value && !unusable.contains(name),
                     "grants": of.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
                 })
             }));
@@ -114,6 +128,9 @@ impl List {
                     s.out.styled(NAME, text!("{}", Name(name)))?;
                     s.out
                         .styled(FAINT, text!("  hook, {}", source(of, environment)))?;
+                    if unusable.contains(name) {
+                        s.out.styled(BAD, "  cannot be used as a hook")?;
+                    }
                     if !of.enabled.value {
                         s.out.styled(BAD, "  off")?;
                     }

@@ -27,7 +27,9 @@ struct CallName {
 impl CallNames {
     /// Remembers the calls of a step. `scope` is the path of the agent, empty for the main one.
     pub(super) fn step(&mut self, scope: &str, message: &Message) {
-        let Message::Assistant { parts } = message else { return };
+        let Message::Assistant { parts } = message else {
+            return;
+        };
         let calls = || {
             parts.iter().filter_map(|part| match part {
                 Part::Call(call) => Some(call),
@@ -140,7 +142,7 @@ pub(crate) fn log(console: &Console, call: Option<&Text>, line: &LogLine) -> io:
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::CallRequest;
+    use toolcell_core::message::CallRequest;
 
     use super::*;
 

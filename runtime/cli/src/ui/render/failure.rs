@@ -11,8 +11,8 @@ use crate::config::units::Span;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Own, Text, text};
 
-/// Creates the failure for a provider error.
-pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
+/// Creates the failure for a provider error. `key` is the configured source of its key, if there is one.
+pub(crate) fn provider_failure(error: &ProviderError, key: Option<&Text>) -> Failure {
     let status = error
         .status
         .map(|status| text!(" (HTTP {})", status))
@@ -23,9 +23,9 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
     )
     .why(text!("{}{}", error.kind, status))
     .why(Text::of_others(error.message.clone()));
-    match hint(error) {
-        Some(hint) => failure.hint(hint),
-        None => failure,
+    match (error.kind, key) {
+        (ProviderErrorKind::Unauthorized, Some(key)) => failure.hint(text!("check the key in {}", *key)),
+        _ => failure.hints(hint(error)),
     }
 }
 
@@ -103,11 +103,15 @@ fn number_of_steps(steps: u32) -> Text {
     text!("{} {}", steps, Own(if steps == 1 { "step" } else { "steps" }))
 }
 
-/// Returns the exit code of a turn, or its failure. With `has_schema`, only an answer that fits the schema is one.
+/// Returns the exit code of a turn, or its failure. With `has_schema`, only an answer that fits the schema is one. `key` is
+/// the configured source of the key of the provider.
 ///
 /// # Errors
 /// Returns an error for every outcome except an answer of the model.
-pub(crate) fn of_report(report: &TurnReport, has_schema: bool) -> Result<Exit, Failure> {
+pub(crate) fn of_report(report: &TurnReport, has_schema: bool, key: Option<&Text>) -> Result<Exit, Failure> {
+    if let TurnOutcome::ProviderFailed { error } = &report.outcome {
+        return Err(provider_failure(error, key));
+    }
     if let TurnOutcome::Stopped { stop } = &report.outcome
         && !report.text.trim().is_empty()
     {
@@ -158,7 +162,7 @@ fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             )
         }
         TurnOutcome::Cancelled => Err(Failure::new(Exit::Cancelled, "cancelled")),
-        TurnOutcome::ProviderFailed { error } => Err(provider_failure(error)),
+        TurnOutcome::ProviderFailed { error } => Err(provider_failure(error, None)),
         TurnOutcome::HostFailed { message } => {
             Err(Failure::new(Exit::Internal, "internal error of Toolcell").why(message.clone()))
         }
@@ -247,12 +251,25 @@ mod tests {
     fn hint_names_requested_provider() {
         for provider in ["anthropic", "gemini", "openai"] {
             let error = ProviderError::new(provider, ProviderErrorKind::Protocol, "no JSON");
-            let shown = format!("{:?}", provider_failure(&error));
+            let shown = format!("{:?}", provider_failure(&error, None));
             assert!(
                 shown.contains(&format!("not in the format of `{provider}`")),
                 "{shown}"
             );
         }
+    }
+
+    #[test]
+    fn refused_key_is_named_by_its_configured_source() {
+        let mut error = ProviderError::new("openai", ProviderErrorKind::Unauthorized, "no");
+        error.status = Some(401);
+        let shown = |key: Option<&Text>| format!("{:?}", provider_failure(&error, key));
+        assert!(shown(None).contains("OPENAI_API_KEY"));
+        let own = shown(Some(&text!("{}", Own("MY_KEY"))));
+        assert!(
+            own.contains("check the key in MY_KEY") && !own.contains("OPENAI"),
+            "{own}"
+        );
     }
 
     #[test]
@@ -321,7 +338,7 @@ mod tests {
                 calls: Vec::new(),
                 reasoning: Vec::new(),
             };
-            let shown = format!("{:?}", of_report(&report, false).unwrap_err());
+            let shown = format!("{:?}", of_report(&report, false, None).unwrap_err());
             assert!(shown.contains(what), "{shown}");
             assert!(shown.contains("--max-output-tokens"), "{shown}");
         }

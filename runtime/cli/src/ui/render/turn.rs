@@ -1,20 +1,22 @@
 //! Rendering of turn events as text: the model's text on standard output, everything else on standard error.
 
+mod answer;
+mod nested;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use toolcell_core::event::{Event, EventSink, NoticeLevel};
+use toolcell_core::event::{Event, EventSink, NoticeLevel, TurnOutcome};
 use toolcell_core::{ApprovalCause, CallResult, Receipt};
 
-use super::calls::{CallNames, arguments_of, log, path, said};
+use super::calls::{CallNames, arguments_of, log, said};
 use super::output::Output;
 use super::{Activity, Console, content, receipt, usage};
 use crate::config::units::Span;
 use crate::ui::hints::AllowHints;
-use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Own, STRONG, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Own, STRONG, Text, WARN, inert_line, text};
 
 /// Hint for the first refusal without a terminal.
 const UNATTENDED: &str = "run it at a terminal to be asked, or decide in advance with `[approval] rules` in your own \
@@ -23,9 +25,6 @@ const UNATTENDED: &str = "run it at a terminal to be asked, or decide in advance
 /// The same if the data-flow guard asks.
 const UNATTENDED_FLOW: &str = "run it at a terminal to be asked, or choose what the data-flow guard does: `[approval] flow` in \
                                your own configuration, or --flow";
-
-/// Maximum depth of subagents with additional indentation.
-const MAX_SHOWN_DEPTH: usize = 8;
 
 /// Maximum length of a tool error, in characters; longer ones lose their middle.
 const MAX_ERROR: usize = 2_000;
@@ -55,6 +54,8 @@ struct State {
     names: CallNames,
     /// Text of the current step that was already streamed.
     streamed: String,
+    /// Text of the last step with one before the current step.
+    last_text: String,
     reasoning_open: bool,
     shown_unattended: bool,
     /// Cause of the last question.
@@ -120,8 +121,13 @@ impl TurnView {
                 state.started = Some(Instant::now());
                 state.calls = 0;
                 state.names.clear();
+                state.streamed.clear();
+                state.last_text.clear();
             }
             Event::StepStarted { .. } => {
+                if !state.streamed.trim().is_empty() {
+                    state.last_text = std::mem::take(&mut state.streamed);
+                }
                 state.streamed.clear();
                 if self.is_recorded {
                     return Ok(());
@@ -291,6 +297,7 @@ impl TurnView {
                 _ => self.mark(BAD, "!", text.clone())?,
             },
             Event::TurnFinished {
+                outcome,
                 text,
                 steps,
                 usage: used,
@@ -303,6 +310,14 @@ impl TurnView {
                 self.end_text(&mut state)?;
                 self.answer(&state, text, result.as_ref())?;
                 self.end_text(&mut state)?;
+                if let TurnOutcome::Asked { suggestions, .. } = outcome
+                    && !self.only_answer
+                {
+                    for suggestion in suggestions {
+                        self.stream(&format!("- {}", inert_line(suggestion)))?;
+                        self.end_text(&mut state)?;
+                    }
+                }
                 let mut parts = vec![
                     count(*steps, "step", "steps"),
                     count(state.calls, "call", "calls"),
@@ -320,97 +335,12 @@ impl TurnView {
         Ok(())
     }
 
-    /// Shows calls and notes of a subagent, indented by its depth. `scope` is the path of its call.
-    fn nested(&self, state: &mut State, event: &Event, scope: &str, depth: usize) -> io::Result<()> {
-        let line = |style, mark: &'static str, rest: Text| {
-            self.console.write(|s| {
-                s.end_open_line()?;
-                (0..depth.min(MAX_SHOWN_DEPTH)).try_for_each(|_| s.err.text("  "))?;
-                s.err.hang(2 * depth.min(MAX_SHOWN_DEPTH) + 2);
-                s.err.styled(style, mark)?;
-                s.err.text(" ")?;
-                s.err.line(set_apart(rest))
-            })
-        };
-        match event {
-            Event::Nested { id, event } => self.nested(state, event, &path(scope, id), depth + 1),
-            Event::StepFinished { message, .. } => {
-                state.names.step(scope, message);
-                Ok(())
-            }
-            Event::ApprovalRequested { id, tool, .. } => {
-                state.names.tool(scope, id, tool);
-                Ok(())
-            }
-            Event::HookFinished { hook, receipt, .. } => {
-                let denials = self.new_denials(state, hook, receipt);
-                denials
-                    .into_iter()
-                    .try_for_each(|denied| line(WARN, "!", Text::foreign(denied)))
-            }
-            Event::CallStarted { id, tool, arguments } => {
-                let name = state.names.of(scope, id, tool);
-                line(NAME, "●", text!("{} {}", name, arguments_of(arguments)))
-            }
-            Event::CallFinished { id, tool, result } => {
-                let name = state.names.of(scope, id, tool);
-                match &result.error {
-                    Some(error) => line(BAD, "✗", said(&name, error.to_string())),
-                    None => line(GOOD, "✓", said(&name, content::summary(&result.content))),
-                }
-            }
-            Event::ApprovalDecided { id, approved, reason } => {
-                let decided = state.names.decided(scope, id, *approved, reason.as_ref());
-                let (style, mark) = if *approved { (GOOD, "✓") } else { (WARN, "✗") };
-                line(style, mark, decided)
-            }
-            Event::StepInterrupted { reason, .. } => line(
-                WARN,
-                "!",
-                text!("the answer was interrupted: {}{}", Own(GUTTER), reason),
-            ),
-            Event::Notice {
-                level: NoticeLevel::Warning | NoticeLevel::Error,
-                text,
-            } => line(WARN, "!", Text::foreign(text.clone())),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns denials of a hook that were not shown yet.
     fn new_denials(&self, state: &mut State, hook: &str, receipt: &Receipt) -> Vec<String> {
         let mut denials = self.hints.of_hook(hook, receipt);
         let shown = &mut state.shown_denials;
         denials.retain(|denied| shown.len() < Receipt::MAX_ENTRIES && shown.insert(denied.clone()));
         denials
-    }
-
-    /// Shows what of an answer was not streamed.
-    fn answer(&self, state: &State, text: &str, result: Option<&Value>) -> io::Result<()> {
-        let is_shown = text.trim().is_empty() || state.streamed.trim() == text.trim();
-        match result {
-            // A program reads the answer; this one does not fit the schema.
-            None if self.only_answer && !is_shown => self.console.write(|s| {
-                s.err.styled(WARN, "! ")?;
-                s.err.line(set_apart(Text::foreign(text)))
-            }),
-            // Text that the loop created, or that arrived in one piece, was not streamed.
-            None if !is_shown => self.stream(text),
-            None => Ok(()),
-            // An answer by a schema is the result itself.
-            Some(result) if is_text(result, text) && !is_shown => self.stream(text),
-            Some(result) if is_text(result, text) => Ok(()),
-            Some(result) => {
-                if !is_shown && !self.only_answer {
-                    self.stream(text)?;
-                    self.console.write(|s| {
-                        s.out.end_stream()?;
-                        s.end_open_line()
-                    })?;
-                }
-                self.stream(&format!("{result:#}"))
-            }
-        }
     }
 
     fn stream(&self, text: &str) -> io::Result<()> {
@@ -478,11 +408,6 @@ fn set_apart(text: Text) -> Text {
         return text!("{}{}", Own(GUTTER), text);
     }
     text
-}
-
-/// True if the result is written in the text.
-fn is_text(result: &Value, text: &str) -> bool {
-    serde_json::from_str::<Value>(text.trim()).is_ok_and(|value| value == *result)
 }
 
 fn count(number: u32, one: &'static str, many: &'static str) -> Text {
