@@ -818,3 +818,23 @@ fn absent_variable_of_a_header_is_an_error_of_the_configuration() {
         assert!(seen.stderr.contains(part), "{}", seen.stderr);
     }
 }
+
+#[test]
+fn config_show_says_what_ends_a_turn() {
+    let user = User::new();
+    let seen = user
+        .run(&["config", "show", "loop", "--preset", "stepwise"])
+        .ended(0);
+    assert!(
+        seen.stdout
+            .contains("a call of task_completion, ask_question, converse"),
+        "{}",
+        seen.stdout
+    );
+    let seen = user.run(&["config", "show", "loop"]).ended(0);
+    assert!(
+        seen.stdout.contains("an answer without a call"),
+        "{}",
+        seen.stdout
+    );
+}

@@ -184,17 +184,17 @@ fn invalid_subagent_is_refused_with_location() {
     "#);
     insta::assert_snapshot!(refused("[agents.a]\ninstructions = \"x\"\n"), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
-      why: missing field `description`
+      why: the key `description` is missing
            │ in ~/.config/toolcell/config.toml, line 1, column 1
            │   1 | [agents.a]
            │     | ^^^^^^^^^^
     ");
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \"x\"\nmax_steps = 0\n"), @r"
-    error: the agent `a` cannot have 0 steps
-      why: in ~/.config/toolcell/config.toml, line 3, column 13
+    error: the user configuration `~/.config/toolcell/config.toml` cannot be used
+      why: `max_steps` takes a whole number of at least 1, not 0
+           │ in ~/.config/toolcell/config.toml, line 3, column 13
            │   3 | max_steps = 0
            │     |             ^
-     hint: allow at least 1
     ");
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \"x\"\nprovider = { name = \"gemini\", strict = true, model = \"m\" }\n"), @r#"
     error: provider `gemini` does not use `strict`

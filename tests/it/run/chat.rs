@@ -154,6 +154,13 @@ fn help_lists_commands_and_wrong_ones_are_errors() {
     ] {
         assert!(seen.stderr.contains(command), "{}", seen.stderr);
     }
+    let seen = chat(&user, "/resume\n").ended(2);
+    assert!(seen.stderr.contains("no turn was interrupted"), "{}", seen.stderr);
+    assert!(!seen.stderr.contains("toolcell session"), "{}", seen.stderr);
+    let seen = chat(&user, "/foo\n").ended(2);
+    assert!(!seen.stderr.contains("did you mean"), "{}", seen.stderr);
+    let seen = chat(&user, "/tool\n").ended(2);
+    assert!(seen.stderr.contains("did you mean `/tools`?"), "{}", seen.stderr);
     for wrong in ["/xyzzy", "/undo twice"] {
         let seen = chat(&user, &format!("{wrong}\n")).ended(2);
         assert!(seen.stderr.contains("error: "), "{}", seen.stderr);

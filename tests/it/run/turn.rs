@@ -548,3 +548,50 @@ fn answer_cut_by_its_length_names_the_setting() {
     assert!(seen.stdout.contains("Half of"), "{}", seen.stdout);
     assert!(seen.stderr.contains("--max-output-tokens"), "{}", seen.stderr);
 }
+
+#[test]
+fn question_of_the_model_names_its_suggestions() {
+    let user = User::new();
+    let arguments = json!({ "question": "Which one?", "suggestions": ["the first", "the second"] });
+    let calls = json!([{ "name": "ask_question", "arguments": arguments }]);
+    user.file(
+        "script.json",
+        json!({ "steps": [{ "calls": calls }] }).to_string(),
+    );
+    let seen = user.run_script(&["--preset", "stepwise"]).ended(0);
+    assert_eq!(seen.stdout, "Which one?\n- the first\n- the second\n");
+}
+
+#[test]
+fn last_text_of_the_model_is_printed_once() {
+    let user = User::new();
+    let calls = json!([{ "name": "text_count", "arguments": { "text": "a" } }]);
+    let step = json!({ "text": "Still looking.", "calls": calls });
+    user.file("script.json", json!({ "steps": vec![step; 3] }).to_string());
+    let seen = user.run_script(&["--preset", "resilient", "--max-steps", "1", "--tool", "text"]);
+    assert_eq!(
+        seen.stdout.matches("Still looking.").count(),
+        1,
+        "{}",
+        seen.stdout
+    );
+    assert!(seen.stdout.contains("within 1 step."), "{}", seen.stdout);
+}
+
+#[test]
+fn component_that_is_no_hook_is_not_listed_as_one() {
+    let user = User::new();
+    user.probe("any.wasm", &Probe::default());
+    let path = user.work().join("any.wasm");
+    user.configure(&format!(
+        "[hooks.guard]\ncomponent = {:?}\n",
+        path.to_str().unwrap()
+    ));
+    let seen = user.run(&["tool", "list"]);
+    assert_ne!(seen.code, 0);
+    assert!(
+        seen.stdout.contains("cannot be used as a hook"),
+        "{}",
+        seen.stdout
+    );
+}

@@ -280,8 +280,15 @@ impl Budget {
             if let Some(limit) = limit
                 && used >= limit
             {
+                // "1 call", "1 unit of fuel", "1 ms of time".
+                let unit = match unit.split_once(' ') {
+                    _ if limit != 1 || unit.starts_with("ms") => unit.to_owned(),
+                    Some((unit, of)) => format!("{} {of}", unit.trim_end_matches('s')),
+                    None => unit.trim_end_matches('s').to_owned(),
+                };
+                let were = if used == 1 { "was" } else { "were" };
                 return Some(format!(
-                    "the budget of {limit} {unit} is used up ({used} were used)"
+                    "the budget of {limit} {unit} is used up ({used} {were} used)"
                 ));
             }
         }
@@ -346,6 +353,22 @@ mod tests {
         assert_eq!(
             budget.exceeded(&spent).as_deref(),
             Some("the budget of 3 calls is used up (3 were used)")
+        );
+        let one = |budget: Budget| budget.exceeded(&spent).unwrap();
+        let (calls, bytes) = (Some(1), Some(1));
+        assert_eq!(
+            one(Budget {
+                calls,
+                ..Budget::default()
+            }),
+            "the budget of 1 call is used up (3 were used)"
+        );
+        assert_eq!(
+            one(Budget {
+                bytes,
+                ..Budget::default()
+            }),
+            "the budget of 1 byte of results is used up (30 were used)"
         );
     }
 

@@ -163,7 +163,8 @@ pub(crate) fn plan(plan: &Plan) -> String {
 
 /// Answer composed without the model.
 pub(crate) fn best_effort(steps: u32, findings: &[String], text: &str) -> String {
-    let mut answer = format!("The task was not finished within {steps} steps.");
+    let unit = if steps == 1 { "step" } else { "steps" };
+    let mut answer = format!("The task was not finished within {steps} {unit}.");
     if !findings.is_empty() {
         answer.push_str(" This was found:\n- ");
         answer.push_str(&findings.join("\n- "));

@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, provider_failure};
-use crate::ui::terminal::{FAINT, STRONG, Shown, Text, text};
+use crate::ui::terminal::{FAINT, ModelName, STRONG, Text, text};
 
 /// List the models that the provider offers, with the length of their context where it is known.
 ///
@@ -76,7 +76,7 @@ impl Models {
 }
 
 fn show(models: &[ModelInfo], console: &Console) -> Result<(), Failure> {
-    let shown = |model: &ModelInfo| -> Text { text!("{}", Shown(&model.name)) };
+    let shown = |model: &ModelInfo| -> Text { text!("{}", ModelName(&model.name)) };
     let widths = models.iter().map(|model| shown(model).plain().chars().count());
     let width = widths.max().unwrap_or(0);
     console.write(|s| {

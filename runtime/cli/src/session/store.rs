@@ -50,7 +50,8 @@ pub(crate) fn open_file(environment: &Environment) -> Result<SqliteSessions, Fai
             environment.shown(&path)
         );
         let (why, hint) = defect(error.as_ref());
-        let failure = Failure::new(Exit::Io, what);
+        let exit = if why.is_some() { Exit::Io } else { Exit::Config };
+        let failure = Failure::new(exit, what);
         let failure = match why {
             Some(why) => failure.why(why),
             None => failure,

@@ -28,7 +28,7 @@ use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
-use crate::ui::terminal::{Name, Own, Shown, Text, text};
+use crate::ui::terminal::{ModelName, Name, Own, Text, text};
 
 /// A provider that is set up, and the reason for its choice.
 pub(crate) struct Chosen {
@@ -130,7 +130,7 @@ fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen,
             Own(OPENAI_KEY)
         ),
         (ProviderName::Offline, origin) => text!("{} ({})", Own(offline::MARK), origin),
-        (name, origin) => text!("{} {} ({})", name, Shown(&model), origin),
+        (name, origin) => text!("{} {} ({})", name, ModelName(&model), origin),
     };
     Ok(Chosen {
         provider,

@@ -16,7 +16,7 @@ use crate::session::in_use::Mark;
 use crate::session::prompt;
 use crate::session::turn_runner::{TurnRunner, cannot_go_on};
 use crate::ui::render::{Console, usage};
-use crate::ui::terminal::{FAINT, NAME, Name, Own, STRONG, Text, text};
+use crate::ui::terminal::{FAINT, NAME, Own, STRONG, Text, text};
 
 /// Commands with their arguments and help.
 pub(super) const COMMANDS: [(&str, &str, &str); 12] = [
@@ -230,10 +230,10 @@ impl Conversation<'_> {
 fn unknown(command: &str) -> Failure {
     let known = COMMANDS.map(|(name, _, _)| name);
     let failure = Failure::new(Exit::Usage, text!("unknown command `{}`", command));
-    // Without the slash, which all have in common.
-    let names = known.map(|name| name.trim_start_matches('/'));
-    let failure = match nearest(command.trim_start_matches('/'), &names).first() {
-        Some(near) => failure.hint(text!("did you mean `/{}`?", Name(near))),
+    // The slash, which all have in common, makes them nearer than they are.
+    let begins_same = |near: &&&str| near.chars().nth(1) == command.chars().nth(1);
+    let failure = match nearest(command, &known).iter().find(begins_same) {
+        Some(near) => failure.hint(text!("did you mean `{}`?", near)),
         None => failure,
     };
     failure.hint(text!(

@@ -68,10 +68,6 @@ pub(super) fn find<'a, 'b>(
 }
 
 /// Number of an integer, precise enough to be compared with bounds.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "bounds are small, or far from the value"
-)]
 fn whole(number: &toml::de::DeInteger<'_>) -> Option<f64> {
     let digits = number.as_str().replace('_', "");
     let value = match number.radix() {

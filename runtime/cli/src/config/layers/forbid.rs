@@ -223,7 +223,7 @@ mod tests {
         ("loop.provider_retries", "[loop]\nprovider_retries = 0", false),
         ("loop.repeat_stop", "[loop]\nrepeat_stop = 1", false),
         ("loop.repeat_warn", "[loop]\nrepeat_warn = 1", true),
-        ("loop.result_bytes", "[loop]\nresult_bytes = 1", true),
+        ("loop.result_bytes", "[loop]\nresult_bytes = 1024", true),
         ("loop.retry_pause", "[loop]\nretry_pause = \"1s\"", true),
         ("mcp", "[mcp.s]\ncommand = \"x\"", true),
         ("prices", "[prices.m]\ninput = 1\noutput = 1", true),

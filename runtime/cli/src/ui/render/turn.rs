@@ -1,15 +1,17 @@
 //! Rendering of turn events as text: the model's text on standard output, everything else on standard error.
 
+mod answer;
+mod nested;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use toolcell_core::event::{Event, EventSink, NoticeLevel, TurnOutcome};
 use toolcell_core::{ApprovalCause, CallResult, Receipt};
 
-use super::calls::{CallNames, arguments_of, log, path, said};
+use super::calls::{CallNames, arguments_of, log, said};
 use super::output::Output;
 use super::{Activity, Console, content, receipt, usage};
 use crate::config::units::Span;
@@ -23,9 +25,6 @@ const UNATTENDED: &str = "run it at a terminal to be asked, or decide in advance
 /// The same if the data-flow guard asks.
 const UNATTENDED_FLOW: &str = "run it at a terminal to be asked, or choose what the data-flow guard does: `[approval] flow` in \
                                your own configuration, or --flow";
-
-/// Maximum depth of subagents with additional indentation.
-const MAX_SHOWN_DEPTH: usize = 8;
 
 /// Maximum length of a tool error, in characters; longer ones lose their middle.
 const MAX_ERROR: usize = 2_000;
@@ -336,106 +335,12 @@ impl TurnView {
         Ok(())
     }
 
-    /// Shows calls and notes of a subagent, indented by its depth. `scope` is the path of its call.
-    fn nested(&self, state: &mut State, event: &Event, scope: &str, depth: usize) -> io::Result<()> {
-        let line = |style, mark: &'static str, rest: Text| {
-            self.console.write(|s| {
-                s.end_open_line()?;
-                (0..depth.min(MAX_SHOWN_DEPTH)).try_for_each(|_| s.err.text("  "))?;
-                s.err.hang(2 * depth.min(MAX_SHOWN_DEPTH) + 2);
-                s.err.styled(style, mark)?;
-                s.err.text(" ")?;
-                s.err.line(set_apart(rest))
-            })
-        };
-        match event {
-            Event::Nested { id, event } => self.nested(state, event, &path(scope, id), depth + 1),
-            Event::StepFinished { message, .. } => {
-                state.names.step(scope, message);
-                Ok(())
-            }
-            Event::ApprovalRequested { id, tool, .. } => {
-                state.names.tool(scope, id, tool);
-                Ok(())
-            }
-            Event::HookFinished { hook, receipt, .. } => {
-                let denials = self.new_denials(state, hook, receipt);
-                denials
-                    .into_iter()
-                    .try_for_each(|denied| line(WARN, "!", Text::foreign(denied)))
-            }
-            Event::CallStarted { id, tool, arguments } => {
-                let name = state.names.of(scope, id, tool);
-                line(NAME, "●", text!("{} {}", name, arguments_of(arguments)))
-            }
-            Event::CallFinished { id, tool, result } => {
-                let name = state.names.of(scope, id, tool);
-                match &result.error {
-                    Some(error) => line(BAD, "✗", said(&name, error.to_string())),
-                    None => line(GOOD, "✓", said(&name, content::summary(&result.content))),
-                }
-            }
-            Event::ApprovalDecided { id, approved, reason } => {
-                let decided = state.names.decided(scope, id, *approved, reason.as_ref());
-                let (style, mark) = if *approved { (GOOD, "✓") } else { (WARN, "✗") };
-                line(style, mark, decided)
-            }
-            Event::StepInterrupted { reason, .. } => line(
-                WARN,
-                "!",
-                text!("the answer was interrupted: {}{}", Own(GUTTER), reason),
-            ),
-            Event::Notice {
-                level: NoticeLevel::Warning | NoticeLevel::Error,
-                text,
-            } => line(WARN, "!", Text::foreign(text.clone())),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns denials of a hook that were not shown yet.
     fn new_denials(&self, state: &mut State, hook: &str, receipt: &Receipt) -> Vec<String> {
         let mut denials = self.hints.of_hook(hook, receipt);
         let shown = &mut state.shown_denials;
         denials.retain(|denied| shown.len() < Receipt::MAX_ENTRIES && shown.insert(denied.clone()));
         denials
-    }
-
-    /// Shows what of an answer was not streamed.
-    fn answer(&self, state: &State, text: &str, result: Option<&Value>) -> io::Result<()> {
-        let last = match state.streamed.trim() {
-            "" => state.last_text.trim(),
-            streamed => streamed,
-        };
-        // An answer that the loop composed ends with the last text of the model.
-        let rest = match text.trim_end().strip_suffix(last) {
-            Some(rest) if !last.is_empty() && !self.only_answer => rest.trim_end(),
-            _ => text,
-        };
-        let is_shown = rest.trim().is_empty();
-        match result {
-            // A program reads the answer; this one does not fit the schema.
-            None if self.only_answer && !is_shown => self.console.write(|s| {
-                s.err.styled(WARN, "! ")?;
-                s.err.line(set_apart(Text::foreign(text)))
-            }),
-            // Text that the loop created, or that arrived in one piece, was not streamed.
-            None if !is_shown => self.stream(rest),
-            None => Ok(()),
-            // An answer by a schema is the result itself.
-            Some(result) if is_text(result, text) && !is_shown => self.stream(rest),
-            Some(result) if is_text(result, text) => Ok(()),
-            Some(result) => {
-                if !is_shown && !self.only_answer {
-                    self.stream(rest)?;
-                    self.console.write(|s| {
-                        s.out.end_stream()?;
-                        s.end_open_line()
-                    })?;
-                }
-                self.stream(&format!("{result:#}"))
-            }
-        }
     }
 
     fn stream(&self, text: &str) -> io::Result<()> {
@@ -503,11 +408,6 @@ fn set_apart(text: Text) -> Text {
         return text!("{}{}", Own(GUTTER), text);
     }
     text
-}
-
-/// True if the result is written in the text.
-fn is_text(result: &Value, text: &str) -> bool {
-    serde_json::from_str::<Value>(text.trim()).is_ok_and(|value| value == *result)
 }
 
 fn count(number: u32, one: &'static str, many: &'static str) -> Text {

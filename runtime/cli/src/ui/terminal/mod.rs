@@ -36,4 +36,4 @@ pub(crate) use keyboard::{Silence, restore};
 pub(crate) use question::{Choice, Fact, Question};
 pub(crate) use screen::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;
-pub(crate) use text::{Key, Name, Own, Shown, ShownUrl, Text, TextValue, places, text};
+pub(crate) use text::{Key, ModelName, Name, Own, Shown, ShownUrl, Text, TextValue, places, text};

@@ -48,6 +48,11 @@ pub(crate) struct Own(pub(crate) &'static str);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a>(pub(crate) &'a str);
 
+/// Name of a model: [`Name`]s with `/`, `:` or `@` in between, such as `meta/llama3:8b`. Anything else is shown between
+/// backticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ModelName<'a>(pub(crate) &'a str);
+
 /// Key of the configuration: a [`Name`], or one with an index such as `deny[0]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'a>(pub(crate) &'a str);
@@ -260,6 +265,15 @@ impl TextValue for Name<'_> {
     }
 }
 
+impl TextValue for ModelName<'_> {
+    fn append_to(&self, text: &mut Text) {
+        match self.0.split(['/', ':', '@']).all(names::is_plain) {
+            true => text.push(Piece::Own(Cow::Owned(self.0.to_owned()))),
+            false => Name(self.0).append_to(text),
+        }
+    }
+}
+
 impl TextValue for Key<'_> {
     fn append_to(&self, text: &mut Text) {
         let (name, index) = match self.0.split_once('[') {
@@ -374,6 +388,20 @@ pub(crate) const fn places(literal: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usual_names_of_models_are_shown_unquoted() {
+        for (name, shown) in [
+            ("llama3.2:1b", "llama3.2:1b"),
+            ("meta/llama-3:8b@2", "meta/llama-3:8b@2"),
+            ("error:", "`error:`"),
+            (":x", "`:x`"),
+            ("a b", "`a b`"),
+            ("a//b", "`a//b`"),
+        ] {
+            assert_eq!(text!("{}", ModelName(name)).inert(), shown);
+        }
+    }
 
     #[test]
     fn only_values_in_backticks_are_quoted() {
