@@ -137,17 +137,24 @@ fn project_adds_denials_and_removes_none() {
 /// Creates a user whose model makes these calls of `files_read`, with approval rules for them.
 fn scripted(paths: &[&str], rules: &str) -> (User, String) {
     let user = user();
+    let stdout = scripted_as(&user, paths, rules, "read=.");
+    (user, stdout)
+}
+
+fn scripted_as(user: &User, paths: &[&str], rules: &str, grant: &str) -> String {
     let call = |path: &&str| json!({ "name": "files_read", "arguments": { "path": path } });
     let calls: Vec<_> = paths.iter().map(call).collect();
     let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
     user.file("script.json", script.to_string());
     user.configure(&format!(
-        "[approval]\nflow = \"off\"\nrules = [{rules}]\n[tools.files]\ngrants = [\"read=.\"]\n"
+        "[approval]\nflow = \"off\"\nrules = [{rules}]\n[tools.files]\ngrants = [\"{grant}\"]\n"
     ));
-    std::os::unix::fs::symlink("private", user.work().join("way")).unwrap();
+    let link = user.work().join("way");
+    if !link.is_symlink() {
+        std::os::unix::fs::symlink("private", link).unwrap();
+    }
     let seen = user.run(&[&SCRIPTED[..], &["--tool", "files", "--json"]].concat());
-    let stdout = seen.ended(0).stdout;
-    (user, stdout)
+    seen.ended(0).stdout
 }
 
 /// Checks that every path argument of a built-in tool has the format.
@@ -288,6 +295,24 @@ fn project_cannot_choose_guest_path_of_directory() {
     // The same line in the user's file is the user's decision.
     user.configure("[tools.files]\ngrants = [\"write=.\", \"write=notes:/scratch\"]\n");
     read(&user, "/scratch/a", &[]).ended(0);
+}
+
+#[test]
+fn narrower_grant_of_project_keeps_guest_path_of_user() {
+    let rule = r#"{ tool = "*", arguments = { "/path" = "/w/private/*" }, verdict = "deny" }"#;
+    for narrowed in ["write=private", "write=notes/../private", "read=way"] {
+        let user = user();
+        user.file(
+            "toolcell.toml",
+            format!("[tools.files]\ngrants = [{narrowed:?}]\n"),
+        );
+        let paths = ["/w/private/key", "private/key", "/private/key", "way/key"];
+        let stdout = scripted_as(&user, &paths, rule, "write=.:/w");
+        assert!(!stdout.contains("the key"), "{narrowed}: {stdout}");
+        // Without the rule, it is there under the path that the user chose.
+        let stdout = scripted_as(&user, &["/w/private/key"], "", "write=.:/w");
+        assert!(stdout.contains("the key"), "{narrowed}: {stdout}");
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(crate) enum Incoming {
         method: String,
         params: Map<String, Value>,
     },
-    /// Response to a request of this server, with its result; `None` for an error, or if it cannot be attributed.
+    /// Response to a request of this server, with its result, which is null for an error; `None` if it cannot be attributed.
     Response(Option<(RequestId, Value)>),
     /// Not a message of JSON-RPC. The identifier is known if only the rest is wrong.
     Invalid(Option<RequestId>, RpcError),
@@ -185,7 +185,8 @@ pub(crate) fn of_value(value: Value) -> Incoming {
         Some(Value::String(method)) => method,
         Some(other) => return invalid(id, format!("`method` is a string, not {}", kind_of(&other))),
         None if is_response(&object) => {
-            return Incoming::Response(id.zip(object.remove("result")));
+            let result = object.remove("result").unwrap_or(Value::Null);
+            return Incoming::Response(id.map(|id| (id, result)));
         }
         None => return invalid(id, "a message has a `method`, a `result` or an `error`".into()),
     };
@@ -367,7 +368,7 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#,
-                None,
+                Some((RequestId::Number(1), Value::Null)),
             ),
             (
                 r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolcell_core::ToolError;
+use toolcell_core::{Redactor, ToolError};
 
 use crate::version::Version;
 
@@ -102,6 +102,28 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 impl ServerError {
+    /// Removes secrets from the words of the server.
+    pub(super) fn redacted(mut self, redactor: &Redactor) -> Self {
+        match &mut self {
+            Self::Answered { message: text, .. }
+            | Self::Invalid { reason: text, .. }
+            | Self::Version(text)
+            | Self::Unreachable(text)
+            | Self::Ended { status: Some(text) } => *text = redactor.text(text).into_owned(),
+            // Without words of the server.
+            Self::Spawn { .. }
+            | Self::Ended { status: None }
+            | Self::Timeout { .. }
+            | Self::Flood
+            | Self::Cut
+            | Self::Status { .. }
+            | Self::Redirected(_)
+            | Self::Unauthorized
+            | Self::SessionLost => {}
+        }
+        self
+    }
+
     /// True if another version of the protocol would change nothing.
     pub(super) fn is_final(&self) -> bool {
         matches!(

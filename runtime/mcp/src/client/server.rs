@@ -241,7 +241,10 @@ impl McpServer {
         {
             opened = self.attempt(deadline, false).await;
         }
-        opened
+        opened.map_err(|failed| StartError {
+            error: failed.error.redacted(&self.options.redactor),
+            ..failed
+        })
     }
 
     async fn attempt(

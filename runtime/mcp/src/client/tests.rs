@@ -502,3 +502,26 @@ async fn secret_of_a_server_is_in_nothing_that_it_returns() {
         assert!(!all.contains(VALUE) && all.contains("redacted"), "{all}");
     }
 }
+
+#[tokio::test]
+async fn secret_of_a_server_is_in_no_error_of_its_start() {
+    const VALUE: &str = "s3cret-of-the-server";
+    for refused in ["initialize", "tools/list", "version"] {
+        let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
+            Some(method) if method == refused => vec![error(message, -1, &format!("no {VALUE}"))],
+            Some("initialize") if refused == "version" => vec![result(
+                message,
+                json!({ "protocolVersion": VALUE, "capabilities": {}, "serverInfo": {} }),
+            )],
+            _ => polite(message, &[("t", "For tests.")]),
+        });
+        let mut secrets = Secrets::default();
+        secrets.insert("token", VALUE).unwrap();
+        let mut options = Options::new("srv");
+        options.redactor = secrets.redactor();
+        let failed = scripted.start_with(options).await.err().expect("it fails");
+        let shown = format!("{failed:?} {failed}");
+        assert!(!shown.contains(VALUE), "{shown}");
+        assert!(shown.contains("[redacted:token]"), "{shown}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Decoder of a streamed Responses answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
@@ -16,6 +16,8 @@ pub(crate) struct ResponsesDecoder {
     provider: String,
     /// Output items in progress, by index.
     items: BTreeMap<u64, Item>,
+    /// Index of the latest item with each identifier.
+    ids: HashMap<String, u64>,
     refused: bool,
     stop: StopReason,
     usage: Option<Usage>,
@@ -35,6 +37,7 @@ impl ResponsesDecoder {
         Self {
             provider: provider.into(),
             items: BTreeMap::new(),
+            ids: HashMap::new(),
             refused: false,
             stop: StopReason::Complete,
             usage: None,
@@ -54,6 +57,10 @@ impl ResponsesDecoder {
         let call = (field("type") == Some("function_call"))
             .then(|| answer.call(field("call_id"), field("name").unwrap_or_default()));
         let id = field("id").map(str::to_owned);
+        answer.keeps(size_of::<Item>() + id.as_ref().map_or(0, |id| 2 * id.len()));
+        if let Some(id) = &id {
+            self.ids.insert(id.clone(), index);
+        }
         self.items.insert(
             index,
             Item {
@@ -67,12 +74,12 @@ impl ResponsesDecoder {
 
     /// Index of the item with this identifier, or without one, of the item at this index.
     fn known(&self, index: u64, id: Option<&str>) -> Option<u64> {
-        let same_id = |item: &Item| id.is_some() && item.id.as_deref() == id;
-        let by_id = self
-            .items
-            .iter()
-            .find(|(_, item)| same_id(item))
-            .map(|(at, _)| *at);
+        let by_id = id.and_then(|id| {
+            let at = *self.ids.get(id)?;
+            // Another item may have taken its place.
+            let item = self.items.get(&at)?;
+            (item.id.as_deref() == Some(id)).then_some(at)
+        });
         by_id.or_else(|| {
             let item = self.items.get(&index)?;
             (id.is_none() || item.id.is_none()).then_some(index)

@@ -87,6 +87,22 @@ async fn text_is_streamed_and_usage_is_counted() {
     assert_eq!(received.header("openai-project"), Some("proj_1"));
 }
 
+/// With a search through all items at each event, this would take minutes.
+#[tokio::test]
+async fn item_is_found_among_many_by_its_identifier() {
+    let item = |index: usize| {
+        format!(
+            r#"{{"type":"response.output_item.added","output_index":{index},"item":{{"type":"message","id":"msg_x{index}","content":[]}}}}"#
+        )
+    };
+    let items: Vec<String> = (1..40_000).map(item).collect();
+    let mut all: Vec<&str> = items.iter().map(String::as_str).collect();
+    all.extend(hello_events());
+    let server = Server::start([events(&all)]).await;
+    let end = play(&model(&server), hello()).await.1.unwrap();
+    assert_eq!(end.parts, [text("Grüß Gott")]);
+}
+
 #[tokio::test]
 async fn encrypted_reasoning_is_sent_back_in_order() {
     let server = Server::start([events(THOUGHT), events(&hello_events())]).await;

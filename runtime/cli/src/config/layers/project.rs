@@ -232,7 +232,7 @@ fn narrow_grants(
     environment: &Environment,
     user_file: &str,
 ) -> Result<(), Failure> {
-    let (denials, lines): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.grant.is_denial());
+    let (denials, mut lines): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.grant.is_denial());
     if lines.is_empty() && !denials.is_empty() {
         // A list of denials alone removes no grants.
         tool.grants.extend(denials);
@@ -246,10 +246,11 @@ fn narrow_grants(
         .iter()
         .filter_map(|line| line.resolve(environment).ok())
         .collect();
-    for line in &lines {
+    for line in &mut lines {
         let placed = line.resolve(environment)?;
         check_guest(line, &placed, &allowed)?;
-        if allowed.iter().any(|outer| outer.covers(&placed)) {
+        if let Some(outer) = nearest_cover(&allowed, &placed) {
+            keep_guest(&mut line.grant, outer, &placed);
             continue;
         }
         let grants: Vec<String> = tool.grants.iter().map(|line| line.origin.point_at()).collect();
@@ -299,6 +300,35 @@ fn check_guest(line: &GrantLine, placed: &ResolvedGrant, allowed: &[ResolvedGran
             .why("your rules, hooks and saved approvals use its own name")
             .hint("remove the part after the colon, or add the same line to your own configuration"),
     )
+}
+
+/// Returns the grant that covers another one most narrowly.
+fn nearest_cover<'a>(allowed: &'a [ResolvedGrant], placed: &ResolvedGrant) -> Option<&'a ResolvedGrant> {
+    let covers = allowed.iter().filter(|outer| outer.covers(placed));
+    covers.max_by_key(|outer| match outer {
+        // The same grant names its guest path itself.
+        outer if *outer == placed => usize::MAX,
+        ResolvedGrant::Dir(dir) => dir.host.as_os_str().len(),
+        _ => 0,
+    })
+}
+
+/// Gives a directory or bucket the guest path or name that it has under the user's grant, where rules, hooks and saved
+/// approvals know it.
+fn keep_guest(grant: &mut Grant, outer: &ResolvedGrant, placed: &ResolvedGrant) {
+    match (grant, outer, placed) {
+        (Grant::Dir { guest, .. }, ResolvedGrant::Dir(outer), ResolvedGrant::Dir(inner)) => {
+            let Ok(below) = inner.host.strip_prefix(&outer.host) else {
+                return;
+            };
+            *guest = Some(match below.to_string_lossy().as_ref() {
+                "" => outer.guest.clone(),
+                below => format!("{}/{below}", outer.guest.trim_end_matches('/')),
+            });
+        }
+        (Grant::Bucket(bucket), ResolvedGrant::Bucket(outer), _) => bucket.guest.clone_from(&outer.guest),
+        _ => {}
+    }
 }
 
 fn narrow_limit(

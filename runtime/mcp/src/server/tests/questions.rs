@@ -50,6 +50,21 @@ async fn session_is_asked_by_a_request_where_the_client_can() {
 }
 
 #[tokio::test]
+async fn error_as_the_answer_to_a_question_denies() {
+    let mut client = Client::start();
+    let able = json!({"elicitation": {}});
+    client.ask(0, "initialize", params("2025-11-25", able)).await;
+    client.call(1, "ask", json!({})).await;
+    let id = client.next().await["id"].clone();
+    let error = json!({"code": -32601, "message": "no such method"});
+    client
+        .send(json!({"jsonrpc": "2.0", "id": id, "error": error}))
+        .await;
+    let denied = client.next().await;
+    assert_eq!((&denied["id"], text(&denied)), (&json!(1), DENIED));
+}
+
+#[tokio::test]
 async fn only_the_answer_to_a_question_approves() {
     let mut client = Client::start();
     let able = json!({"elicitation": {}});
