@@ -97,7 +97,7 @@ async fn end_of_an_agents_own_budget_is_a_call_error() {
     let report = session.ask("Go").await.unwrap();
     let error = report.calls[0].result.error.as_ref().unwrap().to_string();
     assert!(
-        error.starts_with("it stopped: the budget of 1 calls is used up"),
+        error.starts_with("it stopped: the budget of 1 call is used up"),
         "{error}"
     );
     assert_eq!(

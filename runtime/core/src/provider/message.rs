@@ -122,19 +122,23 @@ impl Message {
         })
     }
 
-    /// Returns the visible text of this message. The texts of a user are separated by a line end: the prompt, and what was
+    /// Returns the visible text of this message. The texts of a user begin on lines of their own: the prompt, and what was
     /// attached to it. Those of a model and of a tool are pieces of one text.
     pub fn text(&self) -> String {
-        let of_content = |content: &[Content], between: &str| -> String {
-            let texts = content.iter().filter_map(|c| match c {
+        fn texts(content: &[Content]) -> impl Iterator<Item = &str> {
+            content.iter().filter_map(|part| match part {
                 Content::Text { text } => Some(text.as_str()),
                 _ => None,
-            });
-            texts.collect::<Vec<_>>().join(between)
-        };
+            })
+        }
         match self {
-            Self::User { content } => of_content(content, "\n"),
-            Self::Tool { content, .. } => of_content(content, ""),
+            Self::User { content } => texts(content).fold(String::new(), |mut all, text| {
+                if !all.is_empty() && !all.ends_with('\n') {
+                    all.push('\n');
+                }
+                all + text
+            }),
+            Self::Tool { content, .. } => texts(content).collect(),
             Self::Assistant { parts } => parts
                 .iter()
                 .filter_map(|p| match p {

@@ -364,7 +364,10 @@ mod tests {
                 "[provider.headers]\n\"bad name\" = \"x\"\n",
                 &["`bad name` cannot be the name of a header"],
             ),
-            ("[budget]\ncalls = -1\n", &["`calls` takes", "at least 0, not -1"]),
+            (
+                "[budget]\ncalls = -1\n",
+                &["`calls` takes a count, such as", "not `-1`"],
+            ),
             (
                 "[budget]\ntokens = 1.5\n",
                 &["`tokens` takes a count, such as", "not `1.5`"],

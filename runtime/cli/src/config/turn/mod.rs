@@ -548,8 +548,8 @@ mod tests {
             ("call_attempts = 0", false),
             ("call_timeout = \"0 ms\"", false),
             ("retry_pause = \"0 s\"", true),
-            ("result_bytes = 1", true),
-            ("result_bytes = 0", false),
+            ("result_bytes = 1024", true),
+            ("result_bytes = 1023", false),
             ("error_breaker = 0", true),
             ("provider_retries = -1", false),
             ("on_limit = \"best_effort\"", true),
@@ -560,8 +560,8 @@ mod tests {
             assert_eq!(toml::from_str::<LoopTable>(text).is_ok(), is_taken, "{text}");
         }
         for (text, is_taken) in [
-            ("summarise_at = 1", true),
-            ("summarise_at = 0", false),
+            ("summarise_at = 1000", true),
+            ("summarise_at = 999", false),
             ("keep_rounds = 0", true),
             ("max_messages = 0", false),
             ("prune_protect = 0", true),
