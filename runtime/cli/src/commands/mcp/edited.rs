@@ -63,17 +63,25 @@ impl Edited {
     /// Writes the changed file, and a copy of the old one.
     ///
     /// # Errors
-    /// Returns an error if one of them cannot be written. The file then stays as it was.
+    /// Returns an error if one of them cannot be written, or if the file was changed since it was read. The file then stays
+    /// as it was.
     pub(super) fn write(&self, new: &str) -> anyhow::Result<()> {
         let mode = self.old.as_ref().map_or(PRIVATE, |(_, mode)| *mode);
-        match &self.old {
-            Some((old, _)) => toolcell_fs::replace(&backup_of(&self.file), old.as_bytes(), mode)?,
-            None => {
-                if let Some(directory) = self.file.parent() {
-                    std::fs::create_dir_all(directory)?;
-                }
-            }
+        let directory = self.file.parent().unwrap_or(Path::new("/"));
+        if self.old.is_none() {
+            std::fs::create_dir_all(directory)?;
         }
+        // Two of these commands write one after the other. Other programs do not know the lock, so that the time between
+        // the comparison and the replacement is kept short.
+        let lock = std::fs::File::open(directory)?;
+        lock.lock()?;
+        if let Some((old, _)) = &self.old {
+            toolcell_fs::replace(&backup_of(&self.file), old.as_bytes(), mode)?;
+        }
+        anyhow::ensure!(
+            read(&self.file)? == self.old,
+            "it was changed in the meantime; run the command again"
+        );
         Ok(toolcell_fs::replace(&self.file, new.as_bytes(), mode)?)
     }
 }
@@ -101,4 +109,25 @@ fn read(file: &Path) -> anyhow::Result<Option<(String, u32)>> {
     opened.take(MAX_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("it is not UTF-8"))?;
     Ok(Some((text, mode)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_changed_since_it_was_read_is_not_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(home.path(), &[]);
+        let file = home.path().join("client/mcp.json");
+        let edited = || Edited::of(file.clone(), &environment).read().unwrap();
+        let (first, second) = (edited(), edited());
+        first.write("first").unwrap();
+        let error = second.write("second").unwrap_err().to_string();
+        assert!(error.contains("changed in the meantime"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "first");
+        edited().write("second").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "second");
+        assert_eq!(std::fs::read_to_string(backup_of(&file)).unwrap(), "first");
+    }
 }

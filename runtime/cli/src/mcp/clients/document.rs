@@ -46,19 +46,21 @@ pub(crate) fn edit(
     name: &str,
     entry: &Entry,
 ) -> Result<String, String> {
-    let old = read(format, text)?;
+    let plain = Plain::of(text);
+    let file = plain.text.as_str();
+    let old = read(format, file)?;
     let existing = old.get(section).and_then(|section| section.get(name));
     let entry = entry.over(existing);
     if existing == Some(&entry) {
         return Ok(text.to_owned());
     }
     let new = match format {
-        Format::Json => json::set(text, section, name, existing, &entry)?,
-        Format::Toml => toml::set(text, section, name, existing, &entry)?,
-        Format::Yaml => yaml::set(text, section, name, &entry)?,
+        Format::Json => json::set(file, section, name, existing, &entry)?,
+        Format::Toml => toml::set(file, section, name, existing, &entry)?,
+        Format::Yaml => yaml::set(file, section, name, &entry)?,
     };
     check(format, &old, &new, section, name, Some(&entry))?;
-    Ok(new)
+    Ok(plain.restore(new))
 }
 
 /// Removes `section.name` from a file, and returns its new text.
@@ -66,17 +68,58 @@ pub(crate) fn edit(
 /// # Errors
 /// As [`edit`].
 pub(crate) fn remove(format: Format, text: &str, section: &str, name: &str) -> Result<String, String> {
-    let old = read(format, text)?;
+    let plain = Plain::of(text);
+    let file = plain.text.as_str();
+    let old = read(format, file)?;
     if old.get(section).and_then(|section| section.get(name)).is_none() {
         return Ok(text.to_owned());
     }
     let new = match format {
-        Format::Json => json::remove(text, section, name)?,
-        Format::Toml => toml::remove(text, section, name)?,
-        Format::Yaml => yaml::remove(text, section, name)?,
+        Format::Json => json::remove(file, section, name)?,
+        Format::Toml => toml::remove(file, section, name)?,
+        Format::Yaml => yaml::remove(file, section, name)?,
     };
     check(format, &old, &new, section, name, None)?;
-    Ok(new)
+    Ok(plain.restore(new))
+}
+
+/// Byte order mark at the beginning of a file.
+const MARK: char = '\u{feff}';
+
+/// Text of a file without a byte order mark, and with line feeds alone if all its lines end with a carriage return as well.
+struct Plain {
+    text: String,
+    is_marked: bool,
+    has_returns: bool,
+}
+
+impl Plain {
+    fn of(text: &str) -> Self {
+        let (is_marked, text) = match text.strip_prefix(MARK) {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let fed = text.replace("\r\n", "\n");
+        let ends = text.matches('\n').count();
+        let has_returns = ends > 0 && text.len() - fed.len() == ends;
+        Self {
+            text: if has_returns { fed } else { text.to_owned() },
+            is_marked,
+            has_returns,
+        }
+    }
+
+    /// Gives a changed text the form of the file.
+    fn restore(&self, new: String) -> String {
+        let mut new = match self.has_returns {
+            true => new.replace('\n', "\r\n"),
+            false => new,
+        };
+        if self.is_marked {
+            new.insert(0, MARK);
+        }
+        new
+    }
 }
 
 /// Reads a file as an object. An empty one is an object without entries.
@@ -171,6 +214,42 @@ mod tests {
             ],
         ),
     ];
+
+    #[test]
+    fn line_ends_and_byte_order_mark_stay() {
+        for (format, text) in TEXTS
+            .iter()
+            .flat_map(|(format, texts)| texts.iter().map(|text| (*format, *text)))
+        {
+            if text.is_empty() {
+                continue;
+            }
+            let text = format!("{}\n", text.trim_end_matches('\n'));
+            let changed = edit(format, &text, "s", "n", &entry()).unwrap();
+            let windows = |text: &str| text.replace('\n', "\r\n");
+            assert_eq!(
+                edit(format, &windows(&text), "s", "n", &entry()).unwrap(),
+                windows(&changed),
+                "{format:?}"
+            );
+        }
+        let marked = edit(Format::Toml, "\u{feff}# a\n[s]\n", "s", "n", &entry()).unwrap();
+        assert!(marked.starts_with("\u{feff}# a\n[s]\n"), "{marked:?}");
+    }
+
+    #[test]
+    fn yaml_that_grows_when_it_is_read_is_refused() {
+        let bomb: String = (1..40)
+            .map(|n| format!("a{n}: &a{n} [*a{0}, *a{0}, *a{0}]\n", n - 1))
+            .collect();
+        let error = edit(Format::Yaml, &format!("a0: &a0 x\n{bomb}"), "s", "n", &entry()).unwrap_err();
+        assert!(error.contains("aliases"), "{error}");
+        let nested = |depth: usize| format!("a: {}{}\n", "[".repeat(depth), "]".repeat(depth));
+        assert!(edit(Format::Yaml, &nested(99), "s", "n", &entry()).is_ok());
+        let error = edit(Format::Yaml, &nested(100), "s", "n", &entry()).unwrap_err();
+        assert!(error.contains("100 levels"), "{error}");
+        assert!(edit(Format::Yaml, &nested(100_000), "s", "n", &entry()).is_err());
+    }
 
     #[test]
     fn entry_is_set_and_everything_else_kept() {

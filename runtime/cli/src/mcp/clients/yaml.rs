@@ -2,17 +2,40 @@
 //! result with the old file.
 
 use serde_json::{Map, Value};
+use yaml_rust2::parser::{Event, Parser};
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// Indentation of a first entry.
 const INDENTATION: usize = 2;
 
+/// Maximum nesting of a file, which is read recursively.
+const MAX_DEPTH: usize = 100;
+
 pub(super) fn read(text: &str) -> Result<Value, String> {
+    check(text)?;
     let documents = YamlLoader::load_from_str(text).map_err(|error| error.to_string())?;
     match documents.as_slice() {
         [] => Ok(Value::Null),
         [document] => value(document),
         _ => Err("it has several documents".into()),
+    }
+}
+
+/// Checks that reading a file takes memory and stack in proportion to its size.
+fn check(text: &str) -> Result<(), String> {
+    let mut parser = Parser::new_from_str(text);
+    let mut depth = 0_usize;
+    loop {
+        match parser.next_token().map_err(|error| error.to_string())?.0 {
+            Event::StreamEnd => return Ok(()),
+            Event::Alias(_) => return Err("it has aliases (`*name`)".into()),
+            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+            Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(format!("it is nested in more than {MAX_DEPTH} levels"));
+        }
     }
 }
 
