@@ -66,7 +66,7 @@ pub(crate) fn of(ty: &WitType) -> Value {
             "type": ["integer", "string"], "minimum": 0, "maximum": u64::MAX, "pattern": "^[0-9]{1,20}$",
         }),
         WitType::F32 | WitType::F64 => json!({
-            "anyOf": [{ "type": "number" }, { "enum": ["NaN", "Infinity", "-Infinity"] }],
+            "type": ["number", "string"], "pattern": "^(NaN|-?Infinity)$",
         }),
         WitType::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
         WitType::String => json!({ "type": "string" }),
