@@ -176,7 +176,7 @@ fn tab_completes_commands_and_file_names() {
     script(&user, "script.json", "demo", &["One."]);
     user.file("notes.txt", "buy milk");
     let mut terminal = Terminal::start(&user, &SCRIPT, "xterm", 100, 30);
-    terminal.wait_for("/help shows");
+    terminal.wait_for("/help lists");
     terminal.wait_for("› ").keys("/att\t").wait_for("/attach");
     terminal.keys(" no\t").wait_for("notes.txt");
     terminal
