@@ -1,4 +1,4 @@
-//! Error of a SQLite file. It is the source of [`StoreError`] and [`KeyValueError`].
+//! Error of a SQLite file. It is the source of [`KeyValueError`], and behind the name of the file of [`StoreError`].
 
 use std::error::Error;
 use std::io;

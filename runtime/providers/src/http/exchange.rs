@@ -17,7 +17,7 @@ use super::client::{client, refuses_tls};
 use super::failure::{bounded, of_response};
 use super::protocol::{Decoder, DecoderState, Protocol};
 use super::retry::FailedAttempt;
-use super::service::{Adaptation, HttpRequest, ServiceRequest};
+use super::service::{Adaptation, HttpRequest, ServiceRequest, is_wrong_path};
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
 use crate::emit::Emitter;
@@ -52,7 +52,9 @@ pub(super) struct Http {
 
 /// Adds the URL to an error that nothing is there: a base URL may have been written with the path of the requests.
 fn with_url<P: Protocol>(mut error: ProviderError, request: &ServiceRequest<'_, P>) -> ProviderError {
-    if let (Some(404 | 405), Ok(sent)) = (error.status, request.outgoing()) {
+    if is_wrong_path(&error)
+        && let Ok(sent) = request.outgoing()
+    {
         let message = std::mem::take(&mut error.message);
         let between = if message.is_empty() { "" } else { "; " };
         error.message = format!("{message}{between}the request was sent to {}", sent.url);

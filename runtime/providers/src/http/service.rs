@@ -284,6 +284,6 @@ impl<P: Protocol> ServiceRequest<'_, P> {
 }
 
 /// True if nothing is at the requested path. A model that does not exist has the same status.
-fn is_wrong_path(error: &ProviderError) -> bool {
+pub(super) fn is_wrong_path(error: &ProviderError) -> bool {
     matches!(error.status, Some(404 | 405)) && !error.message.to_lowercase().contains("model")
 }

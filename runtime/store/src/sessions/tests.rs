@@ -369,13 +369,16 @@ async fn store_error_keeps_the_error_of_sqlite() {
         let StoreError::Failed { source } = &error else {
             panic!("{error:?}")
         };
+        let behind: Option<&SharedError> = source.source().and_then(|source| source.downcast_ref());
+        let of_sqlite = behind.expect("the error behind the name of the file");
         assert!(
-            matches!(source.downcast_ref(), Some(SqliteError::Sqlite(_))),
+            matches!(of_sqlite.downcast_ref(), Some(SqliteError::Sqlite(_))),
             "{source:?}"
         );
         let chain = toolcell_core::error_chain(&error);
         assert!(
-            chain.starts_with("the session store failed: no such table: sessions"),
+            chain.starts_with("the session store failed: the file is `")
+                && chain.contains("sessions.db`: no such table: sessions"),
             "{chain}"
         );
     }
