@@ -347,6 +347,21 @@ fn misleading_descriptions_and_colliding_names_are_told() {
 }
 
 #[test]
+fn tool_with_the_name_of_an_agent_is_not_offered() {
+    let user = user();
+    user.configure(&format!(
+        "{NO_FLOW}{}[agents.srv_one]\ndescription = \"Answers.\"\n",
+        server(&user, "srv", "text ok", "")
+    ));
+    calls(&user, &["srv_two"]);
+    let seen = user.run_script(&[]).ended(0);
+    let warning =
+        "`srv_one` of the MCP server `srv` is not offered: the agent `srv_one` has a tool of this name";
+    assert!(seen.stderr.contains(warning), "{}", seen.stderr);
+    assert!(finished(&seen).iter().any(|(tool, _)| tool == "srv_two"));
+}
+
+#[test]
 fn project_starts_no_server() {
     let user = user();
     user.configure("");

@@ -26,6 +26,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
         .filter(|(score, _)| *score > NEAR_ENOUGH)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.dedup_by(|a, b| a.1 == b.1);
     scored.into_iter().take(MAX_NEAR).map(|(_, name)| name).collect()
 }
 
@@ -60,6 +61,7 @@ mod tests {
         let known = ["files_list", "files_read", "files_write", "files_search", "fetch"];
         assert_eq!(nearest("files_", &known).len(), 3);
         assert_eq!(nearest("Files_Read", &known)[0], "files_read");
+        assert_eq!(nearest("fetc", &["fetch", "fetch"]), ["fetch"]);
         assert!(nearest(&"q".repeat(1 << 20), &known).is_empty());
     }
 

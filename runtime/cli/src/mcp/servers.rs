@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
+use toolcell_agent::Control;
 use toolcell_core::event::DataFlow;
 use toolcell_core::suggest::nearest;
 use toolcell_core::{Secrets, Tool};
@@ -112,7 +113,7 @@ impl Servers {
             }
         }
         let mut servers = Self(servers);
-        servers.check_names(components, console);
+        servers.check_names(components, settings, console);
         servers.check_descriptions(components);
         Ok(servers)
     }
@@ -181,9 +182,13 @@ impl Servers {
         join_all(self.0.iter().map(|running| running.server.stop())).await;
     }
 
-    /// Says which tools are not offered. A tool with the name of one of a component is not.
-    fn check_names(&mut self, components: &[Loaded], console: &Console) {
-        let mut taken: BTreeMap<String, String> = BTreeMap::new();
+    /// Says which tools are not offered. A tool with the name of another one is not: of a component, an agent, or the loop.
+    fn check_names(&mut self, components: &[Loaded], settings: &Settings, console: &Console) {
+        let controls = Control::ALL.map(|control| (control.name().to_owned(), "Toolcell".to_owned()));
+        let mut taken: BTreeMap<String, String> = BTreeMap::from(controls);
+        for agent in settings.agents.keys() {
+            taken.insert(agent.clone(), format!("the agent `{agent}`"));
+        }
         for loaded in components {
             for tool in &loaded.tools {
                 taken.insert(

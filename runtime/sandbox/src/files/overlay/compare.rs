@@ -11,9 +11,9 @@ use super::entry::Entry;
 use super::judge::{CommitOptions, Judge};
 use super::pace::{Pace, is_cancelled};
 
-/// Deepest directory that is looked at. Overlays of tools are as deep as a path has parts; what is deeper was made by
-/// something else, and would exhaust the stack.
-const MAX_DEPTH: usize = 1_000;
+/// Maximum number of directories in a path of an overlay. Each entry is reached from the root without following links, so
+/// that a deep tree takes the cube of its depth. What is deeper was put there by something else, or moved there whole.
+pub(super) const MAX_DEPTH: usize = 200;
 
 /// Lists what an overlay would change in a directory, in order of the paths. A file that was written and is the same as
 /// before is no change. What cannot be read, what is no file, directory or link, and what `options` deny is skipped.

@@ -8,6 +8,7 @@ use cap_primitives::fs::{self, Metadata, MetadataExt as _};
 use rustix::io::Errno;
 
 use super::Overlay;
+use super::compare::MAX_DEPTH;
 use super::pace::Pace;
 use crate::files::denied::Use;
 
@@ -49,7 +50,7 @@ impl Found {
 
 impl Overlay {
     /// Resolves `path` from the directory `base`; with `follow`, also through a link in the last component. Never
-    /// leaves `base`.
+    /// leaves `base`, and reaches nothing below [`MAX_DEPTH`] directories.
     pub(in super::super) fn find(&self, base: &str, path: &str, follow: bool) -> io::Result<Found> {
         if path.is_empty() {
             return Err(Errno::NOENT.into());
@@ -77,6 +78,7 @@ impl Overlay {
                     continue;
                 }
                 ".." => return Err(Errno::PERM.into()),
+                _ if here.len() >= MAX_DEPTH => return Err(Errno::NAMETOOLONG.into()),
                 _ => here.push(part),
             }
             let is_last = rest.iter().all(|p| p.is_empty() || p == ".");
@@ -153,4 +155,25 @@ impl Overlay {
 
 fn wants_dir(path: &str) -> bool {
     matches!(path.rsplit('/').next(), Some("" | "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::files::dir::dir_descriptor;
+
+    #[test]
+    fn path_has_a_limited_depth() {
+        let dir = tempfile::tempdir().unwrap();
+        let deepest = vec!["d"; MAX_DEPTH].join("/");
+        std::fs::create_dir_all(dir.path().join(&deepest).join("d")).unwrap();
+        let lower = dir_descriptor(std::fs::File::open(dir.path()).unwrap(), false);
+        let changes = tempfile::tempdir().unwrap();
+        let overlay = Overlay::open(lower, &changes.path().join("c"), Arc::default()).unwrap();
+        assert!(overlay.find("", &deepest, false).unwrap().is_dir());
+        let deeper = overlay.find(&deepest, "d", false).unwrap_err();
+        assert_eq!(deeper.raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
+    }
 }
