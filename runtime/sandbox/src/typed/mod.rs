@@ -236,11 +236,11 @@ impl Found<'_> {
     }
 }
 
-/// Returns the types of the parameters and of the result.
-fn types_of(
-    ty: &ComponentFunc,
-    parts: &mut usize,
-) -> Result<(Vec<(String, WitType)>, Option<WitType>), Unsupported> {
+/// Types of the parameters, by name, and of the result.
+type Signature = (Vec<(String, WitType)>, Option<WitType>);
+
+/// Returns the types of a function.
+fn types_of(ty: &ComponentFunc, parts: &mut usize) -> Result<Signature, Unsupported> {
     let parameters = (ty.params())
         .map(|(name, ty)| Ok((name.to_owned(), WitType::of(&ty, parts)?)))
         .collect::<Result<_, _>>()?;
