@@ -519,7 +519,9 @@ async fn secret_of_a_server_is_in_no_error_of_its_start() {
         secrets.insert("token", VALUE).unwrap();
         let mut options = Options::new("srv");
         options.redactor = secrets.redactor();
-        let failed = scripted.start_with(options).await.err().expect("it fails");
+        let Err(failed) = scripted.start_with(options).await else {
+            panic!("{refused}: it starts");
+        };
         let shown = format!("{failed:?} {failed}");
         assert!(!shown.contains(VALUE), "{shown}");
         assert!(shown.contains("[redacted:token]"), "{shown}");

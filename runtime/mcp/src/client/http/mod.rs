@@ -215,9 +215,9 @@ impl Endpoint {
                 other => receive(other).map(|()| false),
             };
             let mut size = 0;
-            match read_events(&mut response, &mut events, &mut size, "", &receive).await {
-                Err(error @ ServerError::Flood) => return Err(error),
-                Ok(_) | Err(_) => {}
+            let read = read_events(&mut response, &mut events, &mut size, "", &receive).await;
+            if let Err(error @ ServerError::Flood) = read {
+                return Err(error);
             }
             last = events.last_id.or(last);
             tokio::time::sleep(events.retry.unwrap_or(pause).clamp(MIN_RETRY, MAX_RETRY)).await;
@@ -329,10 +329,7 @@ impl Endpoint {
             return Err(ServerError::Unauthorized);
         }
         let body = body_of(&mut response, method, MAX_REFUSAL_BYTES).await;
-        let told = match body.as_deref().map(message::parse_refusal) {
-            Ok(told) => told,
-            Err(_) => None,
-        };
+        let told = body.as_deref().map(message::parse_refusal).unwrap_or_default();
         let is_unknown_method = matches!(told, Some((-32601, _)));
         if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method {
             self.lock().is_lost = true;

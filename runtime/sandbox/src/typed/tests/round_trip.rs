@@ -148,7 +148,7 @@ fn through_json(val: &Val, ty: &WitType) -> serde_json::Value {
     let written = toolcell_core::json::parse_object(&arguments.to_string()).unwrap();
     let mut memory = MemoryAccount::unlimited().empty();
     let lowered = lower::arguments(&parameters, &written, &mut memory).unwrap();
-    assert_eq!(lowered, [val.clone()], "{ty:?} {json}");
+    assert_eq!(lowered, std::slice::from_ref(val), "{ty:?} {json}");
     let output = schema::of_result(Some(&WitType::Tuple(vec![ty.clone()]))).unwrap();
     let output = Schema::parse(&output.to_string()).unwrap();
     assert_eq!(
