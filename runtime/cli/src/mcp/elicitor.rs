@@ -23,7 +23,7 @@ pub(crate) struct TerminalElicitor {
 
 impl TerminalElicitor {
     /// Creates an elicitor; `None` without a terminal, so that servers know that nobody can be asked.
-    pub(crate) fn new(environment: &Environment, console: &Console) -> Option<Arc<dyn Elicitor>> {
+    pub(crate) fn at_terminal(environment: &Environment, console: &Console) -> Option<Arc<dyn Elicitor>> {
         let terminals = environment.terminals;
         let elicitor = Self {
             console: console.clone(),

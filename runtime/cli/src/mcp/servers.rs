@@ -85,7 +85,7 @@ impl Servers {
             return Ok(Self::default());
         }
         let known = secrets::read(settings, environment)?;
-        let elicitor = TerminalElicitor::new(environment, console);
+        let elicitor = TerminalElicitor::at_terminal(environment, console);
         let starting = wanted.into_iter().map(|wanted| {
             let (known, elicitor) = (&known, elicitor.clone());
             async move {

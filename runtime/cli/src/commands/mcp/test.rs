@@ -54,7 +54,7 @@ impl Test {
         let known = secrets::read(&settings, environment)?;
         let locked = lock::servers(environment)?.remove(&self.server);
         // Nothing is called; but some servers have more tools for a client that can ask.
-        let elicitor = TerminalElicitor::new(environment, console);
+        let elicitor = TerminalElicitor::at_terminal(environment, console);
         let begun = Instant::now();
         let started = {
             let _activity = console.activity("starting the MCP server");
