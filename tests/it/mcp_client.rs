@@ -354,7 +354,7 @@ fn tool_with_the_name_of_an_agent_is_not_offered() {
         server(&user, "srv", "text ok", "")
     ));
     calls(&user, &["srv_two"]);
-    let seen = user.run_script(&[]).ended(0);
+    let seen = user.run_script(&["--json"]).ended(0);
     let warning =
         "`srv_one` of the MCP server `srv` is not offered: the agent `srv_one` has a tool of this name";
     assert!(seen.stderr.contains(warning), "{}", seen.stderr);
