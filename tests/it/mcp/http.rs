@@ -18,6 +18,14 @@ pub(super) struct Host {
     stderr: BufReader<ChildStderr>,
 }
 
+/// A test that fails leaves no server behind.
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Host {
     pub(super) fn start(user: &User, flags: &[&str]) -> Self {
         let mut child = user
@@ -75,13 +83,12 @@ impl Host {
     }
 
     /// Stops the server as a service manager does, and returns what it told the user.
-    pub(super) fn stop(self) -> String {
+    pub(super) fn stop(mut self) -> String {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert_eq!(end_of(self.child), Some(0));
+        assert_eq!(end_of(&mut self.child), Some(0));
         let mut told = String::new();
-        let mut stderr = self.stderr;
-        stderr.read_to_string(&mut told).unwrap();
+        self.stderr.read_to_string(&mut told).unwrap();
         let note = "stopping the server; a second signal ends the process immediately";
         assert!(told.contains(note), "{told}");
         told

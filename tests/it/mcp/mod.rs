@@ -380,7 +380,7 @@ fn process_takes_the_open_files_that_the_system_allows() {
 }
 
 /// Waits for the end of a server, which is killed if it does not come.
-fn end_of(mut server: Child) -> Option<i32> {
+fn end_of(server: &mut Child) -> Option<i32> {
     for _ in 0..600 {
         if let Some(status) = server.try_wait().unwrap() {
             return status.code();
@@ -397,10 +397,13 @@ fn idle_server_ends_when_its_output_is_closed() {
     let mut client = Client::session(&user, &["--tool", "clock"]);
     client.ask(1, "ping", json!({}));
     let Client {
-        child, input, output, ..
+        mut child,
+        input,
+        output,
+        ..
     } = client;
     drop(output);
-    assert_eq!(end_of(child), Some(0));
+    assert_eq!(end_of(&mut child), Some(0));
     drop(input);
 }
 
