@@ -1,4 +1,4 @@
-//! What a model reads of the tools that ship: names of files, errors, and other names of parameters.
+//! Texts of the shipped tools for the model: names of files, errors, and aliases of parameters.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -44,7 +44,7 @@ pub struct SqliteSessions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Search<T> {
-    /// What was found, oldest first.
+    /// Matching entries, oldest first.
     pub found: Vec<T>,
     /// Number of entries that cannot be read.
     pub unreadable: u64,
