@@ -147,7 +147,10 @@ fn warnings_about_one_server_are_limited() {
         assert_eq!(seen.contains(&rest), more, "{seen}");
         let tested = user.run(&["mcp", "test", "srv"]);
         let last = format!("bad_{}", bad - 1);
-        assert!((tested.stdout.clone() + &tested.stderr).contains(&last), "{tested:?}");
+        assert!(
+            (tested.stdout.clone() + &tested.stderr).contains(&last),
+            "{tested:?}"
+        );
     }
 }
 

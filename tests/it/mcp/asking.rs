@@ -79,7 +79,10 @@ fn server_process_has_no_controlling_terminal() {
     calls(&user, &["srv_one"]);
     let own = user.command(&[&SCRIPTED[..], &["--tool", "srv"]].concat());
     let mut command = std::process::Command::new("setsid");
-    command.args(["--ctty", "--wait"]).arg(own.get_program()).args(own.get_args());
+    command
+        .args(["--ctty", "--wait"])
+        .arg(own.get_program())
+        .args(own.get_args());
     command.current_dir(user.work()).env_clear();
     command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut terminal = Terminal::start_command(command, "xterm", 100, 40);

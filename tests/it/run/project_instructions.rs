@@ -67,7 +67,10 @@ fn project_text_without_terminal_needs_a_flag_of_the_user() {
     user.run(&wrong).ended(4);
     // A text that nobody was shown is not accepted without saying which one.
     let unseen = user.run(&["instructions", "accept"]).ended(4);
-    let hint = unseen.stderr.split("toolcell instructions accept --digest ").nth(1);
+    let hint = unseen
+        .stderr
+        .split("toolcell instructions accept --digest ")
+        .nth(1);
     let digest = hint.unwrap().trim_end();
     assert_eq!(digest.strip_prefix("sha256:").unwrap().len(), 64, "{digest}");
     assert!(!prompt(&accepted).0);

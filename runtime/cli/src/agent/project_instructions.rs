@@ -145,15 +145,13 @@ pub(crate) async fn accepted(
             ));
             return Ok(None);
         }
-        None => {
-            match ask(console, &offered, &shown, is_changed(&decided, &offered)).await {
-                Some(is_used) => {
-                    decide(&offered, is_used, environment)?;
-                    is_used
-                }
-                None => false,
+        None => match ask(console, &offered, &shown, is_changed(&decided, &offered)).await {
+            Some(is_used) => {
+                decide(&offered, is_used, environment)?;
+                is_used
             }
-        }
+            None => false,
+        },
     };
     if is_used {
         console.note(text!("the model reads `{}` of the project", shown));
