@@ -86,7 +86,7 @@ fn user_limits_a_bucket() {
     }
     user.configure(&format!("{memory}[buckets.memory]\nbytes = \"1 KiB\"\n"));
     store("short").ended(0);
-    let shown = user.run(&["config", "show"]).ended(0).stdout;
+    let shown = user.run(&["config", "check"]).ended(0).stdout;
     assert!(shown.contains("buckets.memory.bytes"), "{shown}");
     user.configure(&format!("{memory}[buckets.\"no name\"]\nkeys = 1\n"));
     let seen = user.run(&["config", "check"]).ended(3);
