@@ -9,7 +9,7 @@ mod rust;
 
 use toolcell_sandbox::componentize::{ComponentizeError, Preview1, Strings, componentize};
 
-use super::compiler::Workshop;
+use super::compiler::{BUILD, Workshop};
 use super::language::Language;
 use crate::error::Failure;
 use crate::ui::terminal::text;
@@ -29,6 +29,7 @@ pub(crate) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
             .why(text!("there is no file `{}`", workshop.manifest.main))
             .hint("set `main` in tool.toml to the file with the tools"));
     }
+    std::fs::create_dir_all(workshop.dir.join(BUILD)).map_err(|error| workshop.failed().because(error))?;
     match workshop.manifest.language {
         Language::Rust => rust::build(workshop).await,
         Language::Js | Language::Ts => javascript::build(workshop).await,

@@ -109,10 +109,9 @@ impl Build {
         }
         let shown = environment.shown(output);
         console.write(|s| {
-            s.out.line(text!("{}", Shown(&shown)))?;
+            s.out.line(text!("wrote {}, {}", Shown(&shown), Bytes(identity.size())))?;
             s.out.flush()
         })?;
-        console.note(text!("{} with {} tools:", Bytes(identity.size()), specs().count()));
         for spec in specs() {
             console.note(text!("  {}: {}", spec.name, first_sentence(&spec.description)));
             for parameter in undescribed(spec) {

@@ -33,10 +33,12 @@ impl New {
         let dir = environment.cwd.join(&self.name);
         project::create(&dir, &self.name, self.lang)?;
         console.write(|s| {
-            s.out.line(text!("{}", dir.display()))?;
+            let language = Own(self.lang.title());
+            s.out
+                .line(text!("wrote the tool `{}` in {}", self.name.clone(), language))?;
             s.out.flush()
         })?;
-        console.note(text!("a tool in {}; next:", Own(self.lang.title())));
+        console.note("next:");
         console.note(text!("  cd {}", self.name.clone()));
         for command in self.lang.preparation() {
             console.note(text!("  {}", Own(command)));
