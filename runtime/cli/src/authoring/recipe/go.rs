@@ -1,7 +1,5 @@
 //! Go: the official compiler for `wasip1`.
 
-use toolcell_sandbox::componentize::Strings;
-
 use super::super::compiler::Workshop;
 use super::super::language::Language;
 use super::{MODULE, component_of_module};
@@ -16,5 +14,5 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     let output = workshop.intermediate(MODULE);
     let arguments = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &output, "."];
     workshop.run(&go, arguments).await?;
-    component_of_module(workshop, Strings::Utf8)
+    component_of_module(workshop)
 }

@@ -1,6 +1,5 @@
 //! Builds of tools, by language: the compiler is found and run, and its output becomes a component.
 
-mod assemblyscript;
 mod go;
 mod javascript;
 mod native;
@@ -37,19 +36,18 @@ pub(crate) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
         Language::C | Language::Cpp => native::build_c(workshop).await,
         Language::Zig => native::build_zig(workshop).await,
         Language::Go => go::build(workshop).await,
-        Language::AssemblyScript => assemblyscript::build(workshop).await,
     }
 }
 
 /// Makes a component of the module that a compiler wrote.
-fn component_of_module(workshop: &Workshop<'_>, strings: Strings) -> Result<Vec<u8>, Failure> {
+fn component_of_module(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     let module = workshop.output(&workshop.intermediate(MODULE))?;
     let preview_1 = if workshop.manifest.wasi.is_empty() {
         Preview1::Removed
     } else {
         Preview1::Adapted
     };
-    componentize(&module, strings, preview_1).map_err(|error| not_a_tool(workshop, error))
+    componentize(&module, Strings::Utf8, preview_1).map_err(|error| not_a_tool(workshop, error))
 }
 
 fn not_a_tool(workshop: &Workshop<'_>, error: ComponentizeError) -> Failure {

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use toolcell_sandbox::componentize::Strings;
-
 use super::super::compiler::{Program, Workshop};
 use super::super::language::Language;
 use super::{MODULE, component_of_module};
@@ -43,7 +41,7 @@ pub(super) async fn build_c(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure>
     let dir = main.parent().and_then(Path::to_str).unwrap_or_default();
     arguments.extend(sources(workshop, if dir.is_empty() { "." } else { dir }));
     workshop.run(&zig, arguments).await?;
-    component_of_module(workshop, Strings::Utf8)
+    component_of_module(workshop)
 }
 
 /// Returns the source files in a directory of the tool, sorted.
@@ -82,5 +80,5 @@ pub(super) async fn build_zig(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failur
     }
     arguments.extend(["--dep", "toolcell", &root, "-Mtoolcell=toolcell/toolcell.zig"]);
     workshop.run(&zig, arguments).await?;
-    component_of_module(workshop, Strings::Utf8)
+    component_of_module(workshop)
 }
