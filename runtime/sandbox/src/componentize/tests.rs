@@ -7,7 +7,7 @@ fn module(fields: &str) -> Vec<u8> {
             (memory (export "memory") 1)
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 16))
             (func (export "toolcell:tool/tools@0.1.0#definitions") (result i32) (i32.const 16))
-            (func (export "toolcell:tool/tools@0.1.0#run") (param i32) (result i32) (i32.const 16)))"#
+            (func (export "toolcell:tool/tools@0.1.0#run") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (i32.const 16)))"#
     );
     wat::parse_str(text).unwrap()
 }
