@@ -16,6 +16,19 @@ LANGUAGES = ["rust", "js", "ts", "python", "c", "cpp", "zig", "go"]
 WITHOUT = {"c": ["http"], "cpp": ["http"], "zig": ["files", "http"], "go": ["files", "http"]}
 #: Languages in which nothing is left of the message of a crash.
 SILENT = ["c", "cpp", "zig"]
+#: Tests of the templates. Those of Rust are those of the guide.
+TESTS = {
+    "js": ["node --test test/"],
+    "ts": [
+        "tsc --noEmit && esbuild src/tool.ts --bundle --format=esm --outfile=build/test/src/tool.js --log-level=warning",
+        "node --test test/",
+    ],
+    "python": ["python3 -m unittest discover tests"],
+    "c": ["sh test.sh"],
+    "cpp": ["sh test.sh"],
+    "zig": ["sh test.sh"],
+    "go": ["go test ./..."],
+}
 NAME = "conformance"
 MIB = 1 << 20
 
@@ -65,19 +78,41 @@ class Fixture:
         # What builds leave behind is kept: they are faster the next time.
         shutil.copytree(new, self.dir, dirs_exist_ok=True)
         shutil.rmtree(new)
+        if not self.template():
+            return False
         for file in self.dir.glob("main*.go"):
             file.unlink()
         if self.language != "rust":
             shutil.rmtree(self.dir / "src", ignore_errors=True)
         shutil.copytree(HERE / self.language, self.dir, dirs_exist_ok=True)
         built = toolcell("tool", "build", str(self.dir), "--json")
+        expect(built.returncode == 0, "tool build failed", built.stderr.decode())
+        self.built = json.loads(built.stdout)
+        return True
+
+    def template(self):
+        """Builds the tool as `tool new` wrote it, and runs its tests. Returns `False` if the toolchain is missing."""
+        built = toolcell("tool", "build", str(self.dir))
         said = built.stderr.decode()
         if "is not installed" in said and not os.environ.get("CI"):
             print(f"{self.language}: skipped, its toolchain is not installed", flush=True)
             return False
         expect(built.returncode == 0, "tool build failed", said)
-        self.built = json.loads(built.stdout)
+        arguments = {"dividend": 7, "divisor": 2, "remainder": True}
+        seen = self.text(NAME, arguments)
+        expect(seen == "3 remainder 1", "the result of the template", seen)
+        self.error(NAME, {"dividend": 7, "divisor": 0}, "invalid_arguments", "`divisor` is zero")
+        self.imports = self.inspect()["imports"]
+        if self.language != "rust":
+            expect(not [name for name in self.imports if "wasi:" in str(name)], "imports of WASI", self.imports)
+        path = f"{pathlib.Path(TOOLCELL).resolve().parent}:{os.environ['PATH']}"
+        for command in TESTS.get(self.language, []):
+            ran = subprocess.run(["sh", "-c", command], capture_output=True, cwd=self.dir, env=dict(os.environ, PATH=path))
+            expect(ran.returncode == 0, command, (ran.stdout + ran.stderr).decode())
         return True
+
+    def inspect(self):
+        return json.loads(toolcell("tool", "inspect", self.file, "--json").stdout)
 
     def call(self, tool, arguments, *flags):
         called = toolcell("call", f"{self.file}#{tool}", "--json", *flags, given=json.dumps(arguments, ensure_ascii=False))
@@ -99,8 +134,7 @@ class Fixture:
 
 
 def definitions(of):
-    shown = toolcell("tool", "inspect", of.file, "--json")
-    inspected = json.loads(shown.stdout)
+    inspected = of.inspect()
     tools = {tool["name"]: tool for tool in inspected["tools"]}
     expected = ["echo", "add", "fail", "parts", "count", "crash", "read_file", "get_url"]
     expected = [t for t in expected if not (t == "read_file" and "files" in of.without) and not (t == "get_url" and "http" in of.without)]

@@ -12,7 +12,8 @@ import (
 // kept holds what the host reads or has written, so that the garbage collector leaves it alone.
 var kept []any
 
-var nothing [16]byte
+// nothing is what empty texts and lists point to, aligned for every type.
+var nothing [2]uint64
 
 func init() {
 	// The host must not be called while it writes arguments, and a collection reads the clock.

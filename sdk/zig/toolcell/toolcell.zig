@@ -18,14 +18,19 @@ pub const Call = struct {
     pub const Entry = extern struct { name: Text, json: Text };
 };
 
+/// What empty texts and lists point to, aligned for every type.
+const nothing: [8]u8 align(8) = @splat(0);
+
 /// A text in the layout of the canonical ABI.
 pub const Text = extern struct {
     data: [*]const u8,
     size: usize,
 
     pub fn of(value: []const u8) Text {
-        return .{ .data = value.ptr, .size = value.len };
+        // The address of an empty slice can be anything, and the host checks it.
+        return if (value.len == 0) .none else .{ .data = value.ptr, .size = value.len };
     }
+    const none: Text = .{ .data = &nothing, .size = 0 };
     pub fn slice(of_text: Text) []const u8 {
         return if (of_text.size == 0) "" else of_text.data[0..of_text.size];
     }
@@ -33,7 +38,7 @@ pub const Text = extern struct {
 
 const Option = extern struct {
     is_some: u8 = 0,
-    value: Text = .of(""),
+    value: Text = .none,
 
     fn of(value: ?[]const u8) Option {
         return if (value) |some| .{ .is_some = 1, .value = .of(some) } else .{};
@@ -44,7 +49,7 @@ const Option = extern struct {
 pub const Part = extern struct {
     tag: u8,
     first: Text,
-    second: Text = .of(""),
+    second: Text = .none,
     media_type: Option = .{},
 };
 
@@ -212,7 +217,7 @@ const Definition = extern struct {
     input_schema: Text,
     output_schema: Option = .{},
     hints: u8,
-    annotations: Text = .of(""),
+    annotations: Text = .none,
 };
 const Definitions = extern struct { items: [*]const Definition, count: usize };
 
@@ -291,7 +296,7 @@ fn lower(result: Result) *const Returned {
     const returned = allocator.create(Returned) catch @trap();
     returned.* = switch (result) {
         .output => |output| .{ .is_error = 0, .of = .{ .output = .{
-            .parts = output.parts.ptr,
+            .parts = if (output.parts.len == 0) @ptrCast(&nothing) else output.parts.ptr,
             .count = output.parts.len,
             .structured = .of(output.structured),
         } } },

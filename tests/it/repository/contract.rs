@@ -5,6 +5,7 @@ use std::path::Path;
 use wit_component::semver_check;
 use wit_parser::{PackageId, Resolve, WorldId};
 
+use crate::repository::dependencies;
 use crate::repository::workspace::root;
 
 /// Frozen releases, each a folder of `wit/frozen`.
@@ -107,13 +108,7 @@ fn everything_in_contract_is_documented_and_dated() {
 
 #[test]
 fn interfaces_of_wasi_for_sdks_are_those_of_the_host() {
-    let output = std::process::Command::new(env!("CARGO"))
-        .args(["metadata", "--offline", "--locked", "--format-version", "1"])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let metadata = dependencies::metadata();
     let folder = |name: &str| {
         let packages = metadata["packages"].as_array().expect("packages");
         let package = packages.iter().find(|package| package["name"] == name);
