@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how it fails")]
 
 mod any_component;
+mod authors;
 mod bucket;
 mod cli_call;
 mod cli_policy;

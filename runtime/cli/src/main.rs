@@ -6,6 +6,7 @@
 
 mod agent;
 mod approval;
+mod authoring;
 mod command_line;
 mod commands;
 mod components;

@@ -69,7 +69,7 @@ enum Command {
     /// List, search, name, show, continue, fork, export and delete sessions.
     #[command(subcommand)]
     Session(session::Session),
-    /// List and inspect tools, and trust components of a project.
+    /// Write, build, list and inspect tools, and trust components of a project.
     #[command(subcommand)]
     Tool(tool::Tool),
     /// Review, commit or discard the changes that tools made with `--scratch`.

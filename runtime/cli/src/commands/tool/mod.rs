@@ -1,8 +1,10 @@
-//! `toolcell tool`: lists, inspects and calibrates tools, and manages trust.
+//! `toolcell tool`: writes, builds, lists, inspects and calibrates tools, and manages trust.
 
+pub(crate) mod build;
 pub(crate) mod calibrate;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod new;
 pub(crate) mod trust;
 
 use clap::Subcommand;
@@ -12,9 +14,11 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 
-/// List and inspect tools, and trust components of a project.
+/// Write, build, list and inspect tools, and trust components of a project.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
+    New(new::New),
+    Build(build::Build),
     List(list::List),
     Inspect(inspect::Inspect),
     Calibrate(calibrate::Calibrate),
@@ -31,6 +35,8 @@ impl Tool {
         console: &Console,
     ) -> Result<Exit, Failure> {
         match self {
+            Self::New(command) => command.run(environment, console),
+            Self::Build(command) => command.run(overrides, environment, console).await,
             Self::List(command) => command.run(overrides, environment, console).await,
             Self::Inspect(command) => command.run(overrides, environment, console).await,
             Self::Calibrate(command) => command.run(overrides, environment, console).await,
