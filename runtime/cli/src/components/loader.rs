@@ -93,7 +93,25 @@ impl<'a> ComponentLoader<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let mut loader = Self::with(environment, settings, sandbox::start(environment, console)?)?;
+        Self::asking(
+            environment,
+            settings,
+            sandbox::start(environment, console)?,
+            console,
+        )
+    }
+
+    /// Creates a loader for a sandbox that is already running, which asks the user about components of projects.
+    ///
+    /// # Errors
+    /// Returns an error if a secret has a value that is not valid as a secret.
+    pub(crate) fn asking(
+        environment: &'a Environment,
+        settings: &'a Settings,
+        sandbox: Sandbox,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let mut loader = Self::with(environment, settings, sandbox)?;
         loader.trust = Trust::new(environment, Some(console));
         Ok(loader)
     }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell_core::error_chain;
-use toolcell_sandbox::{CompileCommand, CompileEvent, Compiler, Sandbox, SandboxOptions};
+use toolcell_core::{KeyValueStore, error_chain};
+use toolcell_sandbox::{
+    CompileCommand, CompileEvent, Compiler, HostNetwork, Network, Sandbox, SandboxOptions,
+};
 
 use crate::components::buckets::Buckets;
 use crate::environment::{COMPILE_CHILD, Environment, open_files_of_tools};
@@ -18,11 +20,38 @@ pub(crate) const MAX_COMPONENT_BYTES: u64 = 32 << 20;
 /// Maximum number of concurrent cells. One user does not run more, and reserving few speeds up startup.
 const SLOTS: u32 = 64;
 
-/// Starts the sandbox with the user's compile cache.
+/// Network and buckets of all cells.
+pub(crate) struct Surroundings {
+    /// Network for requests that a policy has allowed.
+    pub(crate) network: Arc<dyn Network>,
+    /// Additional CA certificates (X.509, DER).
+    pub(crate) trusted_roots: Vec<Vec<u8>>,
+    /// Store of the buckets.
+    pub(crate) buckets: Arc<dyn KeyValueStore>,
+}
+
+/// Starts the sandbox with the user's compile cache, network and buckets.
 ///
 /// # Errors
 /// Returns an error if the engine does not start on this machine.
 pub(crate) fn start(environment: &Environment, console: &Console) -> Result<Sandbox, Failure> {
+    let of_user = Surroundings {
+        network: Arc::new(HostNetwork),
+        trusted_roots: Vec::new(),
+        buckets: Arc::new(Buckets::new(environment)),
+    };
+    start_in(environment, console, of_user)
+}
+
+/// Starts the sandbox with the user's compile cache, and another network and buckets.
+///
+/// # Errors
+/// Returns an error if the engine does not start on this machine.
+pub(crate) fn start_in(
+    environment: &Environment,
+    console: &Console,
+    surroundings: Surroundings,
+) -> Result<Sandbox, Failure> {
     let activities = Mutex::new(BTreeMap::new());
     let shown = console.clone();
     let compiler = match &environment.program {
@@ -38,7 +67,9 @@ pub(crate) fn start(environment: &Environment, console: &Console) -> Result<Sand
         cache_dir: environment.cache_dir.clone(),
         slots: SLOTS,
         open_files: open_files_of_tools(),
-        buckets: Some(Arc::new(Buckets::new(environment))),
+        network: surroundings.network,
+        trusted_roots: surroundings.trusted_roots,
+        buckets: Some(surroundings.buckets),
         max_component_bytes: MAX_COMPONENT_BYTES,
         on_compile: Some(Arc::new(move |event| {
             let mut activities = activities.lock().unwrap_or_else(PoisonError::into_inner);

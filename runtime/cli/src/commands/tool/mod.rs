@@ -1,8 +1,10 @@
-//! `toolcell tool`: lists, inspects and calibrates tools, and manages trust.
+//! `toolcell tool`: lists, inspects, tests and calibrates tools, and manages trust.
 
 pub(crate) mod calibrate;
+pub(crate) mod dev;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod test;
 pub(crate) mod trust;
 
 use clap::Subcommand;
@@ -12,11 +14,13 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 
-/// List and inspect tools, and trust components of a project.
+/// List, inspect and test tools, and trust components of a project.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     List(list::List),
     Inspect(inspect::Inspect),
+    Test(test::Test),
+    Dev(dev::Dev),
     Calibrate(calibrate::Calibrate),
     Trust(trust::Trust),
     Trusted(trust::Trusted),
@@ -33,6 +37,8 @@ impl Tool {
         match self {
             Self::List(command) => command.run(overrides, environment, console).await,
             Self::Inspect(command) => command.run(overrides, environment, console).await,
+            Self::Test(command) => command.run(overrides, environment, console).await,
+            Self::Dev(command) => command.run(overrides, environment, console).await,
             Self::Calibrate(command) => command.run(overrides, environment, console).await,
             Self::Trust(command) => command.run(overrides, environment, console),
             Self::Trusted(command) => command.run(environment, console),
