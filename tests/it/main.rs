@@ -26,6 +26,7 @@ mod question_together;
 mod repository;
 mod run;
 mod support;
+mod tool_test;
 
 /// Tools in WebAssembly text, shared with the tests of the sandbox.
 #[allow(

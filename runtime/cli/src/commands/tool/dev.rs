@@ -77,16 +77,17 @@ impl Dev {
         let _guard = interrupts.end_next(cancel.clone());
         let directory = self.flags.directory(overrides.clone(), environment)?;
         let at = directory.as_ref().unwrap_or(&environment.cwd);
-        let mut watch = match self.build {
-            Some(_) => Watch {
-                tree: Some(at.clone()),
-                ..Watch::default()
-            },
-            None => Watch {
-                files: self.flags.named_files(environment),
-                listed: directory.as_deref().map(TestFlags::places).unwrap_or_default(),
-                tree: None,
-            },
+        // What a build writes is no change.
+        let is_built = self.build.is_some();
+        let named = match is_built {
+            true => Vec::new(),
+            false => self.flags.named_files(environment),
+        };
+        let listed = directory.as_deref().filter(|_| !is_built);
+        let mut watch = Watch {
+            files: named.clone(),
+            listed: listed.map(TestFlags::places).unwrap_or_default(),
+            tree: is_built.then(|| at.clone()),
         };
         loop {
             // From before the run, so that no change during it is missed.
@@ -98,11 +99,9 @@ impl Dev {
                     .test(overrides.clone(), environment, console, &cancel, show);
                 match tested.await {
                     Ok(tested) => {
-                        watch.files = tested.cases;
-                        // A build writes the component.
-                        watch
-                            .files
-                            .extend(tested.component.filter(|_| self.build.is_none()));
+                        let component = tested.component.filter(|_| !is_built);
+                        let files = named.iter().cloned().chain(tested.cases).chain(component);
+                        watch.files = files.collect();
                         watch.add_files(&mut before);
                     }
                     Err(failure) => console.report(&failure),

@@ -13,7 +13,7 @@ use super::generate::{broken, resolve, valid};
 use super::report::{Finding, Outcome};
 use super::{Run, Subject};
 use crate::components::tool_lint;
-use crate::config::limits;
+use crate::config::limits::{self, NamedLimit};
 use crate::config::units::Bytes;
 use crate::error::Failure;
 
@@ -26,6 +26,12 @@ const LONG_MESSAGE: usize = 2 << 10;
 
 /// Part of a default limit that ordinary calls may use: half, so that larger arguments still fit.
 const PART_OF_LIMIT: u64 = 2;
+
+/// Wall time of a generated call: without grants it waits for nothing, and computes little.
+const WALL: NamedLimit = NamedLimit {
+    name: "wall",
+    value: 5_000,
+};
 
 /// Minimum length of a description, in characters.
 const SHORT_DESCRIPTION: usize = 10;
@@ -70,6 +76,10 @@ pub(super) async fn of_tool(
         let shown = || short(&Value::Object(arguments.clone()).to_string());
         if let Some(why) = misbehaviour(&first.result) {
             bad.add(format!("{}: {why}", shown()));
+            // A tool that does not end would take this long for each of them.
+            if matches!(first.result.error, Some(ToolError::Limit { .. })) {
+                break;
+            }
             continue;
         }
         if let Some(error) = &first.result.error {
@@ -177,7 +187,7 @@ async fn call(
         arguments: arguments.clone(),
         expected: Expected::default(),
         grants: Vec::new(),
-        limits: Vec::new(),
+        limits: vec![WALL],
         files: Default::default(),
         answers: Vec::new(),
     };
@@ -341,6 +351,19 @@ mod tests {
         ] {
             let result = CallResult::failed(error);
             assert_eq!(misbehaviour(&result).is_some(), is_bad, "{result:?}");
+        }
+    }
+
+    #[test]
+    fn answers_that_differ_are_a_failure_without_a_clock() {
+        let (one, other) = (CallResult::text("1"), CallResult::text("2"));
+        assert_eq!(difference(&one, &one), None);
+        assert!(difference(&one, &other).is_some());
+        let failed = CallResult::failed(ToolError::invalid("1"));
+        assert!(difference(&one, &failed).is_some());
+        assert_eq!(unequal(&[Ability::Files, Ability::Http]), Outcome::Failed);
+        for ability in [Ability::WallClock, Ability::MonotonicClock, Ability::Random] {
+            assert_eq!(unequal(&[Ability::Files, ability]), Outcome::Warned);
         }
     }
 }

@@ -160,10 +160,11 @@ impl TestFlags {
 
     /// Files that are named, existing or not: the component, if it is one, and the cases.
     pub(super) fn named_files(&self, environment: &Environment) -> Vec<PathBuf> {
-        let component = environment.path(&self.tool, &environment.cwd);
-        let cases = self.cases.as_ref();
-        let cases = cases.map(|path| environment.path(&path.to_string_lossy(), &environment.cwd));
-        [Some(component), cases].into_iter().flatten().collect()
+        let path = |text: &str| environment.path(text, &environment.cwd);
+        let component = path(&self.tool);
+        let cases = self.cases.as_ref().map(|cases| path(&cases.to_string_lossy()));
+        let beside = target::beside(&component);
+        [component].into_iter().chain(beside).chain(cases).collect()
     }
 
     /// Places in a directory where its component and its cases are.

@@ -74,10 +74,12 @@ pub(super) fn cases(
     let ComponentSource::File(file) = &found.settings.component else {
         return None;
     };
-    ["cases.toml", "cases.json"]
-        .iter()
-        .map(|ending| file.value.with_extension(ending))
-        .find(|path| path.exists())
+    beside(&file.value).into_iter().find(|path| path.exists())
+}
+
+/// Cases beside a component.
+pub(super) fn beside(component: &Path) -> [PathBuf; 2] {
+    ["cases.toml", "cases.json"].map(|ending| component.with_extension(ending))
 }
 
 fn components_in(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
