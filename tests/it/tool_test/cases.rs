@@ -206,7 +206,9 @@ fn buckets_of_a_case_begin_empty_and_are_not_those_of_the_user() {
     user.configure("[tools.memory]\nenabled = true\ngrants = [\"keyvalue=memory\"]\n");
     let store = r#"{"content": "kept by the user"}"#;
     user.run(&["call", "memory_store", store]).ended(0);
-    let found = user.run(&["call", "memory_discover", r#"{"query": "kept"}"#]).ended(0);
+    let found = user
+        .run(&["call", "memory_discover", r#"{"query": "kept"}"#])
+        .ended(0);
     assert!(found.stdout.contains("kept by the user"), "{}", found.stdout);
     let case = r#"
         [[case]]

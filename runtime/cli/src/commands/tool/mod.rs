@@ -1,9 +1,10 @@
-//! `toolcell tool`: lists, inspects, tests and calibrates tools, and manages trust.
+//! `toolcell tool`: lists, adds, inspects, tests and calibrates tools, and manages trust.
 
 pub(crate) mod calibrate;
 pub(crate) mod dev;
 pub(crate) mod inspect;
 pub(crate) mod list;
+mod package;
 pub(crate) mod test;
 pub(crate) mod trust;
 
@@ -14,11 +15,15 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 
-/// List, inspect and test tools, and trust components of a project.
+/// List, add, inspect and test tools, and trust components of a project.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     List(list::List),
     Inspect(inspect::Inspect),
+    Add(package::Add),
+    Update(package::Update),
+    Remove(package::Remove),
+    Push(package::Push),
     Test(test::Test),
     Dev(dev::Dev),
     Calibrate(calibrate::Calibrate),
@@ -37,6 +42,10 @@ impl Tool {
         match self {
             Self::List(command) => command.run(overrides, environment, console).await,
             Self::Inspect(command) => command.run(overrides, environment, console).await,
+            Self::Add(command) => command.run(overrides, environment, console).await,
+            Self::Update(command) => command.run(overrides, environment, console).await,
+            Self::Push(command) => command.run(overrides, environment, console).await,
+            Self::Remove(command) => command.run(&overrides, environment, console),
             Self::Test(command) => command.run(overrides, environment, console).await,
             Self::Dev(command) => command.run(overrides, environment, console).await,
             Self::Calibrate(command) => command.run(overrides, environment, console).await,
