@@ -19,6 +19,7 @@ mod mcp_client;
 mod memory;
 #[cfg(feature = "otel")]
 mod otel;
+mod packages;
 mod planted_files;
 mod project_tools;
 mod question;

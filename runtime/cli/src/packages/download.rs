@@ -180,7 +180,7 @@ impl Downloader {
         ensure!(
             url.scheme() == "https" || (url.scheme() == "http" && self.is_named(url) && is_local(url)),
             "`{}` is not reached over `https`",
-            url.scheme()
+            url.host_str().unwrap_or(url.scheme())
         );
         let request = self.request(outgoing, url)?;
         let stream = timeout(CONNECT_TIME, self.connect(url))

@@ -207,10 +207,8 @@ impl<'a> Session<'a> {
             authorization,
             max_bytes: MAX_ANSWER_BYTES,
         };
-        let answer = self
-            .downloader
-            .send(outgoing(self.authorization.as_deref()))
-            .await?;
+        let known = self.authorization.clone();
+        let answer = self.downloader.send(outgoing(known.as_deref())).await?;
         if answer.status != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
             return answer.succeeded();
         }
