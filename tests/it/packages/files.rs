@@ -1,6 +1,7 @@
 //! Packages from files: what is shown, stored and written.
 
 use super::{component, configuration, hex, stored};
+use crate::probe::Probe;
 use crate::support::cli_user::User;
 
 /// A component with a section `toolcell:manifest`.
@@ -72,6 +73,11 @@ fn package_that_cannot_be_used_leaves_nothing() {
     user.file("page.wasm", "<html>");
     user.file("broken.wasm", b"\0asm\x0d\0\x01\0nonsense");
     user.file("wants.wasm", with_manifest("{"));
+    let taken = Probe {
+        names: vec!["text_count".into()],
+        ..Probe::default()
+    };
+    user.probe("taken.wasm", &taken);
     user.run(&["tool", "add", "a.wasm"]).ended(0);
     let before = (configuration(&user), stored(&user));
     for (arguments, code, said) in [
@@ -82,6 +88,8 @@ fn package_that_cannot_be_used_leaves_nothing() {
             "there is a component of this name",
         ),
         (&["a.wasm", "--name", "a b"], 2, "give it another name"),
+        (&["a.wasm", "--name", "twin"], 4, "a tool of your component `a`"),
+        (&["taken.wasm"], 4, "cannot be called `text_count`"),
         (&["gone.wasm"], 7, "cannot be used"),
         (&["page.wasm"], 7, "not a WebAssembly file"),
         (&["broken.wasm"], 7, "cannot be loaded"),

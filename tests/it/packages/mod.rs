@@ -2,6 +2,7 @@
 
 mod files;
 mod hostile;
+#[cfg(target_os = "linux")]
 mod registry;
 
 use std::path::PathBuf;

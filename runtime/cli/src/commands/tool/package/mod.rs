@@ -56,7 +56,7 @@ async fn fetch(
         })
 }
 
-/// Inspects a stored component. It must have tools.
+/// Inspects a stored component. It must have tools, whose names are free.
 async fn review(
     name: &str,
     path: PathBuf,
@@ -65,16 +65,17 @@ async fn review(
 ) -> Result<Reviewed, Failure> {
     let settings = ToolSettings::new(name, ComponentSource::File(Sourced::flag("REF", path)));
     let inspected = loader.inspect(&settings).await?;
-    if inspected.tools.is_none() {
+    let Some(component) = &inspected.tools else {
         return Err(
             Failure::new(Exit::Component, text!("the package `{}` has no tools", name))
                 .why("it is a hook")
                 .hint("download it, and name its file in `[hooks.NAME]` of your configuration"),
         );
-    }
+    };
     let manifest = PackageManifest::read(bytes).map_err(|error| {
         Failure::new(Exit::Component, text!("the package `{}` cannot be used", name)).because(error)
     })?;
+    loader.check_names(&settings, component).await?;
     Ok(Reviewed {
         settings,
         inspected,

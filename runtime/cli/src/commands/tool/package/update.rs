@@ -50,7 +50,9 @@ impl Update {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let settings = config::load(environment, overrides)?;
+        let mut settings = config::load(environment, overrides)?;
+        // Its own names are not taken.
+        settings.tools.remove(&self.name);
         let package = {
             let store = open_store(environment)?;
             let found = store.package(&self.name).map_err(unusable_store)?;
