@@ -107,9 +107,12 @@ fn package_that_cannot_be_used_leaves_nothing() {
         assert!(seen.stderr.contains(said), "{arguments:?}: {}", seen.stderr);
         assert_eq!((configuration(&user), stored(&user)), before, "{arguments:?}");
     }
-    let seen = user
-        .run(&["tool", "add", "a.wasm", "--name", "b", "--dry-run"])
-        .ended(0);
+    let other = Probe {
+        names: vec!["other".into()],
+        ..Probe::default()
+    };
+    user.probe("b.wasm", &other);
+    let seen = user.run(&["tool", "add", "b.wasm", "--dry-run"]).ended(0);
     assert!(seen.stdout.contains("+[tools.b]"), "{}", seen.stdout);
     assert_eq!((configuration(&user), stored(&user)), before);
     let seen = user.run(&["tool", "remove", "text"]).ended(2);

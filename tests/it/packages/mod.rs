@@ -4,6 +4,7 @@ mod files;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod registry;
+mod signatures;
 
 use std::path::PathBuf;
 

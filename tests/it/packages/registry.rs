@@ -131,3 +131,22 @@ fn what_is_no_tool_is_not_published() {
     let seen = user.run(&["tool", "add", &tag]).ended(7);
     assert!(seen.stderr.contains("404"), "{}", seen.stderr);
 }
+
+#[test]
+fn signature_travels_with_the_artefact() {
+    let registry = Registry::start();
+    let (publisher, user) = (User::new(), User::new());
+    let key = publisher.run(&["key", "generate", "me"]).ended(0).stdout;
+    user.run(&["key", "add", "them", key.trim()]).ended(0);
+    publisher.file("one.wasm", component("First."));
+    let tag = format!("{}/tool:1", registry.host);
+    let add = ["tool", "add", &tag, "--publisher", "them"];
+    publisher.run(&["tool", "push", "one.wasm", &tag]).ended(0);
+    let seen = user.run(&add).ended(7);
+    assert!(seen.stderr.contains("it is not signed"), "{}", seen.stderr);
+    publisher
+        .run(&["tool", "push", "one.wasm", &tag, "--key", "me"])
+        .ended(0);
+    user.run(&add).ended(0);
+    user.run(&["call", "tool", "{}"]).ended(0);
+}

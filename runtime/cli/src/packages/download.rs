@@ -148,7 +148,7 @@ impl Downloader {
         let sent = async {
             let mut url = outgoing.url.clone();
             for _ in 0..=MAX_REDIRECTS {
-                let answer = self.hop(&outgoing, &url).await.with_context(|| {
+                let answer = Box::pin(self.hop(&outgoing, &url)).await.with_context(|| {
                     format!("the request to `{}` failed", url.host_str().unwrap_or_default())
                 })?;
                 let is_followed = answer.status.is_redirection()

@@ -1,5 +1,7 @@
 //! Components in an OCI registry (OCI Distribution Specification 1.1), in the form of wasm-pkg-tools and wassette.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, bail, ensure};
 use hyper::header::{HeaderMap, LOCATION, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
@@ -20,6 +22,9 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Media types of a layer that is a component: of the Wasm OCI artefact layout, and of its predecessor.
 const LAYERS: [&str; 2] = ["application/wasm", "application/vnd.wasm.content.layer.v1+wasm"];
 
+/// Annotation of a manifest with the signature of the component.
+const SIGNATURE: &str = "dev.toolcell.signature";
+
 /// Media type of the configuration of a component.
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 
@@ -39,6 +44,15 @@ struct Manifest {
     media_type: Option<String>,
     #[serde(default)]
     layers: Vec<Layer>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// What an artefact contains.
+pub(crate) struct Pulled {
+    pub(crate) component: Vec<u8>,
+    /// Signature of the component, unchecked.
+    pub(crate) signature: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -57,14 +71,14 @@ pub(crate) async fn pull(
     image: &Image,
     is_private_allowed: bool,
     credentials: &Credentials,
-) -> anyhow::Result<Vec<u8>> {
+) -> anyhow::Result<Pulled> {
     let url = image.url(&format!("manifests/{}", image.version()))?;
     let mut session = Session::new(image, is_private_allowed, credentials, "pull")?;
     let answer = session.get(&url, Some(MANIFEST), MAX_MANIFEST_BYTES).await?;
     if let Some(digest) = image.digest {
         check_digest(&answer.body, digest).context("the manifest was changed")?;
     }
-    let layer = component_layer(&answer.body)?;
+    let (layer, signature) = component_layer(&answer.body)?;
     let digest = Digest::try_from(layer.digest)?;
     ensure!(
         layer.size <= MAX_COMPONENT_BYTES,
@@ -80,7 +94,10 @@ pub(crate) async fn pull(
         layer.size
     );
     check_digest(&answer.body, digest).context("the component was changed")?;
-    Ok(answer.body)
+    Ok(Pulled {
+        component: answer.body,
+        signature,
+    })
 }
 
 /// Pushes a component, and returns the digest of its manifest. The same component gives the same manifest.
@@ -90,6 +107,7 @@ pub(crate) async fn pull(
 pub(crate) async fn push(
     image: &Image,
     component: &[u8],
+    signature: Option<&str>,
     is_private_allowed: bool,
     credentials: &Credentials,
 ) -> anyhow::Result<Digest> {
@@ -101,12 +119,15 @@ pub(crate) async fn push(
         "layerDigests": [layer.to_string()],
     });
     let config = config.to_string().into_bytes();
-    let manifest = json!({
+    let mut manifest = json!({
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": { "mediaType": CONFIG, "digest": Digest::of(&config).to_string(), "size": config.len() },
         "layers": [{ "mediaType": LAYERS[0], "digest": layer.to_string(), "size": component.len() }],
     });
+    if let Some(signature) = signature {
+        manifest["annotations"] = json!({ SIGNATURE: signature });
+    }
     let manifest = manifest.to_string().into_bytes();
     let digest = Digest::of(&manifest);
     if let Some(wanted) = image.digest {
@@ -122,9 +143,10 @@ pub(crate) async fn push(
     Ok(digest)
 }
 
-/// The only layer of a manifest that is a component.
-fn component_layer(manifest: &[u8]) -> anyhow::Result<Layer> {
-    let manifest: Manifest = serde_json::from_slice(manifest).context("the manifest is not as expected")?;
+/// The only layer of a manifest that is a component, and its signature.
+fn component_layer(manifest: &[u8]) -> anyhow::Result<(Layer, Option<String>)> {
+    let mut manifest: Manifest =
+        serde_json::from_slice(manifest).context("the manifest is not as expected")?;
     let media_type = manifest.media_type.as_deref().unwrap_or(MANIFEST);
     ensure!(
         manifest.schema_version == 2 && media_type == MANIFEST,
@@ -142,7 +164,7 @@ fn component_layer(manifest: &[u8]) -> anyhow::Result<Layer> {
         .into_iter()
         .filter(|layer| LAYERS.contains(&layer.media_type.as_str()));
     match (components.next(), components.next()) {
-        (Some(only), None) => Ok(only),
+        (Some(only), None) => Ok((only, manifest.annotations.remove(SIGNATURE))),
         (Some(_), Some(_)) => bail!("the artefact has several components"),
         (None, _) => bail!(
             "the artefact has no layer of the type `{}`; its types are {types:?}",
@@ -326,7 +348,8 @@ mod tests {
     use super::*;
 
     fn manifest(layers: &str) -> anyhow::Result<Layer> {
-        component_layer(format!(r#"{{"schemaVersion": 2, "layers": [{layers}]}}"#).as_bytes())
+        let found = component_layer(format!(r#"{{"schemaVersion": 2, "layers": [{layers}]}}"#).as_bytes());
+        found.map(|(layer, _)| layer)
     }
 
     #[test]

@@ -15,6 +15,7 @@ use toolcell_sandbox::Digest;
 use crate::config::user_files::{read_list, write_list};
 use crate::environment::Environment;
 use crate::packages::Fetched;
+use crate::packages::keys::PublicKey;
 
 /// Directory of the packages, in the data directory.
 const DIRECTORY: &str = "packages";
@@ -34,6 +35,9 @@ pub(crate) struct Package {
     pub(crate) origin: String,
     /// Digest of its component.
     pub(crate) digest: Digest,
+    /// Key that must have signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) publisher: Option<PublicKey>,
 }
 
 /// The packages of the user, locked for other processes until it is dropped.
@@ -148,6 +152,7 @@ mod tests {
             name: name.into(),
             origin: "x".into(),
             digest: Digest::of(bytes),
+            publisher: None,
         }
     }
 

@@ -12,12 +12,16 @@
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use toolcell_core::Grant;
+use toolcell_core::json::parse_nested;
 
 /// Name of the section.
 const SECTION: &[u8] = b"toolcell:manifest";
 
 /// Maximum size of the section, in bytes.
 const MAX_BYTES: usize = 64 << 10;
+
+/// Levels of the section: the object, the list, a want.
+const MAX_DEPTH: usize = 3;
 
 /// Maximum number of wants: more than a user reads.
 const MAX_WANTS: usize = 32;
@@ -64,7 +68,9 @@ impl PackageManifest {
         let what = "its section `toolcell:manifest` cannot be used";
         let manifest = || {
             ensure!(section.len() <= MAX_BYTES, "it is larger than {MAX_BYTES} bytes");
-            let manifest: Self = serde_json::from_slice(section)?;
+            let value = parse_nested(std::str::from_utf8(section)?, MAX_DEPTH)?;
+            ensure!(value.is_object(), "it is not a JSON object");
+            let manifest: Self = serde_json::from_value(value)?;
             ensure!(
                 manifest.wants.len() <= MAX_WANTS,
                 "it has more than {MAX_WANTS} wants"

@@ -97,7 +97,7 @@ impl Dev {
                 let tested = self
                     .flags
                     .test(overrides.clone(), environment, console, &cancel, show);
-                match tested.await {
+                match Box::pin(tested).await {
                     Ok(tested) => {
                         let component = tested.component.filter(|_| !is_built);
                         let files = named.iter().cloned().chain(tested.cases).chain(component);

@@ -49,7 +49,7 @@ impl List {
         console: &Console,
     ) -> Result<Exit, Failure> {
         if self.outdated {
-            return super::package::print_outdated(environment, console).await;
+            return Box::pin(super::package::print_outdated(environment, console)).await;
         }
         let settings = config::load(environment, overrides)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;

@@ -3,7 +3,9 @@
 use clap::Args;
 use toolcell_core::ToolName;
 
-use super::{configured, fetch, open_configuration, open_store, review, unusable_store, unwritten};
+use super::{
+    configured, fetch, open_configuration, open_store, publisher, review, unusable_store, unwritten,
+};
 use crate::components::loader::ComponentLoader;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
@@ -40,6 +42,10 @@ pub(crate) struct Add {
     #[arg(long, value_name = "SHA256")]
     digest: Option<String>,
 
+    /// Key of `toolcell key` that must have signed it, now and at each update.
+    #[arg(long, value_name = "KEY")]
+    publisher: Option<String>,
+
     /// Allow the host of the reference to have a private address.
     #[arg(long)]
     private: bool,
@@ -73,7 +79,8 @@ impl Add {
             )));
         }
         let edited = open_configuration(environment, fail)?;
-        let fetched = fetch(&reference, self.private, environment, console).await?;
+        let publisher = publisher(self.publisher.as_deref(), environment)?;
+        let fetched = fetch(&reference, self.private, publisher.as_ref(), environment, console).await?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let store = open_store(environment)?;
         let path = store.write(&fetched).map_err(unusable_store)?;
@@ -91,6 +98,7 @@ impl Add {
                     name: name.clone(),
                     origin: reference.to_string(),
                     digest: fetched.digest,
+                    publisher: publisher.clone(),
                 })
                 .map_err(unusable_store)?;
             if let Err(error) = edited.write(&new) {

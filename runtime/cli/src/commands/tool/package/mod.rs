@@ -23,6 +23,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Entry, Format};
 use crate::packages::Fetched;
+use crate::packages::keys::{KeyRing, PublicKey};
 use crate::packages::reference::Reference;
 use crate::packages::store::PackageStore;
 use crate::packages::wants::PackageManifest;
@@ -44,16 +45,25 @@ struct Reviewed {
 async fn fetch(
     reference: &Reference,
     is_private_allowed: bool,
+    publisher: Option<&PublicKey>,
     environment: &Environment,
     console: &Console,
 ) -> Result<Fetched, Failure> {
     let shown = reference.to_string();
     let _activity = console.activity(text!("fetching {}", shown));
-    crate::packages::fetch(reference, is_private_allowed, environment)
+    crate::packages::fetch(reference, is_private_allowed, publisher, environment)
         .await
         .map_err(|error| {
             Failure::new(Exit::Component, text!("the package `{}` cannot be used", shown)).because(error)
         })
+}
+
+/// Returns the key of a publisher in the ring.
+fn publisher(name: Option<&str>, environment: &Environment) -> Result<Option<PublicKey>, Failure> {
+    let find = |name: &str| KeyRing::open(environment)?.key(name);
+    name.map(find)
+        .transpose()
+        .map_err(|error| Failure::new(Exit::Usage, "the key of the publisher cannot be used").because(error))
 }
 
 /// Inspects a stored component. It must have tools, whose names are free.

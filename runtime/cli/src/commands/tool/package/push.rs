@@ -2,6 +2,7 @@
 
 use clap::Args;
 use toolcell_fs::Rules;
+use toolcell_sandbox::Digest;
 
 use crate::components::loader::ComponentLoader;
 use crate::components::sandbox::MAX_COMPONENT_BYTES;
@@ -9,6 +10,7 @@ use crate::config::{self, ComponentSource, Overrides, Sourced, ToolSettings, use
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::packages::credentials::Credentials;
+use crate::packages::keys::KeyRing;
 use crate::packages::reference::Reference;
 use crate::packages::registry;
 use crate::ui::render::Console;
@@ -33,6 +35,10 @@ pub(crate) struct Push {
     /// `REGISTRY/REPOSITORY:TAG`.
     #[arg(value_name = "REF")]
     reference: String,
+
+    /// Key of `toolcell key` that signs it.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
 
     /// Allow the host of the reference to have a private address.
     #[arg(long)]
@@ -72,9 +78,13 @@ impl Push {
         loader.inspect(&ToolSettings::new("pushed", source)).await?;
         let fail = || Failure::new(Exit::Component, text!("`{}` was not published", self.file));
         let credentials = Credentials::read(environment).map_err(|error| fail().because(error))?;
+        let sign = |key: &str| KeyRing::open(environment)?.sign(key, Digest::of(&bytes));
+        let signature = self.key.as_deref().map(sign).transpose();
+        let signature = signature.map_err(|error| fail().because(error))?;
         let digest = {
             let _activity = console.activity(text!("publishing {}", self.reference));
-            let pushed = registry::push(&image, &bytes, self.private, &credentials).await;
+            let pushed =
+                registry::push(&image, &bytes, signature.as_deref(), self.private, &credentials).await;
             pushed.map_err(|error| fail().because(error))?
         };
         let mut published = image;

@@ -3,7 +3,6 @@
 use clap::Args;
 
 use super::{SECTION, open_configuration, open_store, unusable_store, unwritten};
-use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Format};
@@ -29,22 +28,13 @@ pub(crate) struct Remove {
 
 impl Remove {
     /// Reads no configuration beside the text of the file: one that a missing component makes unusable can be repaired.
-    pub(crate) fn run(
-        self,
-        overrides: &Overrides,
-        environment: &Environment,
-        console: &Console,
-    ) -> Result<Exit, Failure> {
-        let mut environment = environment.clone();
-        if let Some(config) = &overrides.config {
-            environment.named_config = Some(environment.path(&config.to_string_lossy(), &environment.cwd));
-        }
-        let store = open_store(&environment)?;
+    pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+        let store = open_store(environment)?;
         if store.package(&self.name).map_err(unusable_store)?.is_none() {
             return Err(super::update::unknown(&self.name, &store));
         }
         let fail = || Failure::new(Exit::Config, text!("the tool `{}` was not removed", self.name));
-        let edited = open_configuration(&environment, fail)?;
+        let edited = open_configuration(environment, fail)?;
         let new = clients::remove(Format::Toml, edited.text(), SECTION, &self.name)
             .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
         edited.show(&new, console)?;

@@ -62,7 +62,14 @@ impl Update {
         let reference = Reference::parse(from, None, environment).map_err(|error| {
             Failure::new(Exit::Usage, text!("the reference `{}` cannot be used", from)).because(error)
         })?;
-        let fetched = fetch(&reference, self.private, environment, console).await?;
+        let fetched = fetch(
+            &reference,
+            self.private,
+            package.publisher.as_ref(),
+            environment,
+            console,
+        )
+        .await?;
         let origin = reference.to_string();
         if fetched.digest == package.digest && origin == package.origin {
             console.note(text!("`{}` is up to date", self.name));
@@ -121,6 +128,7 @@ impl Update {
                     name: self.name.clone(),
                     origin: origin.to_owned(),
                     digest,
+                    publisher: package.publisher.clone(),
                 };
                 store.set(package).map_err(unusable_store)
             };
@@ -187,7 +195,14 @@ pub(in crate::commands::tool) async fn print_outdated(
                 let what = text!("the origin of the package `{}` cannot be used", package.name);
                 Failure::new(Exit::Config, what).because(error)
             })?;
-            fetch(&reference, false, environment, console).await
+            fetch(
+                &reference,
+                false,
+                package.publisher.as_ref(),
+                environment,
+                console,
+            )
+            .await
         };
         match compared.await {
             Ok(fetched) if fetched.digest == package.digest => {}

@@ -37,7 +37,7 @@ pub(super) struct Fixtures {
     _directory: TempDir,
     environment: Environment,
     /// Settings without any configuration.
-    defaults: Settings,
+    defaults: Box<Settings>,
     network: Arc<PlantedNetwork>,
     buckets: Arc<PlantedBuckets>,
     /// Number of calls so far.
@@ -75,7 +75,7 @@ impl Fixtures {
         let network = PlantedNetwork::new()
             .map_err(|error| Failure::new(Exit::Internal, "could not prepare the tests").because(error))?;
         let environment = environment.isolated(&root, &root.join("data"));
-        let defaults = config::load(&environment, Overrides::default())?;
+        let defaults = Box::new(config::load(&environment, Overrides::default())?);
         Ok(Self {
             buckets: Arc::new(PlantedBuckets(Mutex::new(Arc::new(Buckets::new(&environment))))),
             root,

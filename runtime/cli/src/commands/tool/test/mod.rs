@@ -130,10 +130,8 @@ impl Test {
             }
             Ok(())
         };
-        let tested = self
-            .flags
-            .test(overrides, environment, console, &cancel, show)
-            .await?;
+        let tested = self.flags.test(overrides, environment, console, &cancel, show);
+        let tested = Box::pin(tested).await?;
         Ok(tested.exit)
     }
 }
@@ -195,9 +193,9 @@ impl TestFlags {
         let sandbox = sandbox::start_in(environment, console, surroundings)?;
         let loader = ComponentLoader::asking(environment, &settings, sandbox, console)?;
         let component = target::component(&self.tool, &settings, environment)?;
-        let found = loader.find(&component).await?;
+        let found = Box::pin(loader.find(&component)).await?;
         let subject = Subject {
-            component: loader.component(&found.settings).await?,
+            component: Box::pin(loader.component(&found.settings)).await?,
             settings: found.settings.clone(),
         };
         let of_flag = self.cases.as_ref();
@@ -228,7 +226,7 @@ impl TestFlags {
         };
         let findings = {
             let _activity = console.activity(text!("testing {}", subject.settings.name));
-            run.all(&subject, &cases, found.tool.as_deref()).await?
+            Box::pin(run.all(&subject, &cases, found.tool.as_deref())).await?
         };
         if cancel.is_cancelled() {
             return Ok(tested(Exit::Cancelled, files));

@@ -220,11 +220,8 @@ impl<'a> Generator<'a> {
         let value = match self.random.below(4) {
             0 => low,
             1 => high,
-            // Quarters, which are exact.
-            _ => {
-                let quarters = (((high - low) * 4.0).clamp(0.0, 1e9)) as u64;
-                low + self.random.below(quarters.saturating_add(1)) as f64 / 4.0
-            }
+            // A part that is exact in binary.
+            _ => low + (high - low) * (self.random.below(1_025) as f64 / 1_024.0),
         };
         Number::from_f64(value).map_or(Value::Null, Value::Number)
     }
