@@ -1,10 +1,12 @@
 //! Checks that follow from the definitions of a tool.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::user;
 use crate::probe::Probe;
 use crate::support::cli_user::User;
+use crate::support::pty::Terminal;
 
 /// Findings of a test run by name of the check, each with its outcome.
 fn outcome(report: &Value, check: &str) -> String {
@@ -30,6 +32,24 @@ fn tool_that_crashes_or_never_ends_fails() {
         let report = report(&user, &Probe::running(body), 1);
         assert_eq!(outcome(&report, "valid arguments"), "failed", "{body}");
     }
+}
+
+#[test]
+fn interrupt_ends_the_tests_and_removes_their_files() {
+    let (user, temporary) = user();
+    user.probe("probe.wasm", &Probe::running("(loop $l (br $l)) unreachable"));
+    let mut terminal = Terminal::start(&user, &["tool", "test", "probe.wasm"], "dumb", 100, 40);
+    let is_calling = || {
+        let mut entries = std::fs::read_dir(&temporary).unwrap();
+        entries.any(|entry| entry.unwrap().path().join("1/work").exists())
+    };
+    while !is_calling() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    terminal.signal(Signal::INT);
+    assert_eq!(terminal.finish(), Some(130), "{}", terminal.seen);
+    assert!(!is_calling(), "{}", terminal.seen);
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }
 
 #[test]

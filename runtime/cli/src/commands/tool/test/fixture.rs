@@ -75,7 +75,10 @@ impl Fixtures {
         let network = PlantedNetwork::new()
             .map_err(|error| Failure::new(Exit::Internal, "could not prepare the tests").because(error))?;
         let environment = environment.isolated(&root, &root.join("data"));
-        let defaults = Box::new(config::load(&environment, Overrides::default())?);
+        // No file of a project is looked for above the home directory.
+        let mut bare = environment.clone();
+        bare.home = Some(root.clone());
+        let defaults = Box::new(config::load(&bare, Overrides::default())?);
         Ok(Self {
             buckets: Arc::new(PlantedBuckets(Mutex::new(Arc::new(Buckets::new(&environment))))),
             root,

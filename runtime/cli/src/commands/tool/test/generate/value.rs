@@ -337,7 +337,7 @@ fn count(schema: &Value, keyword: &str) -> Option<u64> {
 struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -347,7 +347,7 @@ impl Random {
 
     /// A number below `bound`, which is at least 1.
     fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+        self.draw() % bound.max(1)
     }
 
     fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
