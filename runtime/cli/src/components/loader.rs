@@ -93,12 +93,12 @@ impl<'a> ComponentLoader<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        Self::asking(
-            environment,
-            settings,
-            sandbox::start(environment, console)?,
-            console,
-        )
+        let limits = settings.buckets.iter();
+        let limits = limits
+            .map(|(name, limits)| (name.clone(), limits.value))
+            .collect();
+        let sandbox = sandbox::start(environment, limits, console)?;
+        Self::asking(environment, settings, sandbox, console)
     }
 
     /// Creates a loader for a sandbox that is already running, which asks the user about components of projects.

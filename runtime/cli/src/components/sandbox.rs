@@ -7,6 +7,7 @@ use toolcell_core::{KeyValueStore, error_chain};
 use toolcell_sandbox::{
     CompileCommand, CompileEvent, Compiler, HostNetwork, Network, Sandbox, SandboxOptions,
 };
+use toolcell_store::BucketLimits;
 
 use crate::components::buckets::Buckets;
 use crate::environment::{COMPILE_CHILD, Environment, open_files_of_tools};
@@ -30,15 +31,19 @@ pub(crate) struct Surroundings {
     pub(crate) buckets: Arc<dyn KeyValueStore>,
 }
 
-/// Starts the sandbox with the user's compile cache, network and buckets.
+/// Starts the sandbox with the user's compile cache and network, and with these limits of the user's buckets.
 ///
 /// # Errors
 /// Returns an error if the engine does not start on this machine.
-pub(crate) fn start(environment: &Environment, console: &Console) -> Result<Sandbox, Failure> {
+pub(crate) fn start(
+    environment: &Environment,
+    buckets: BTreeMap<String, BucketLimits>,
+    console: &Console,
+) -> Result<Sandbox, Failure> {
     let of_user = Surroundings {
         network: Arc::new(HostNetwork),
         trusted_roots: Vec::new(),
-        buckets: Arc::new(Buckets::new(environment)),
+        buckets: Arc::new(Buckets::new(environment, buckets)),
     };
     start_in(environment, console, of_user)
 }

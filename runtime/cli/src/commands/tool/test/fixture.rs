@@ -80,7 +80,10 @@ impl Fixtures {
         bare.home = Some(root.clone());
         let defaults = Box::new(config::load(&bare, Overrides::default())?);
         Ok(Self {
-            buckets: Arc::new(PlantedBuckets(Mutex::new(Arc::new(Buckets::new(&environment))))),
+            buckets: Arc::new(PlantedBuckets(Mutex::new(Arc::new(Buckets::new(
+                &environment,
+                BTreeMap::new(),
+            ))))),
             root,
             _directory: directory,
             environment,
@@ -144,7 +147,8 @@ impl Fixtures {
         std::fs::create_dir_all(&dir).map_err(unusable)?;
         let data = self.root.join(format!("{number}/data"));
         let environment = self.environment.isolated(&dir, &data);
-        *self.buckets.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Buckets::new(&environment));
+        *self.buckets.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(Buckets::new(&environment, BTreeMap::new()));
         Ok((dir, environment))
     }
 
