@@ -20,6 +20,7 @@ mod mcp_client;
 mod memory;
 #[cfg(feature = "otel")]
 mod otel;
+mod packages;
 mod planted_files;
 mod project_tools;
 mod question;
@@ -27,6 +28,7 @@ mod question_together;
 mod repository;
 mod run;
 mod support;
+mod tool_test;
 
 /// Tools in WebAssembly text, shared with the tests of the sandbox.
 #[allow(

@@ -16,6 +16,7 @@ mod error;
 mod exit;
 mod flags;
 mod mcp;
+mod packages;
 mod scratch;
 mod session;
 mod telemetry;
