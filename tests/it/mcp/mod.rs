@@ -1,5 +1,6 @@
 //! `toolcell mcp serve`: each version of the protocol, grants, rules, cancellation, and what is refused.
 
+mod agent;
 mod asking;
 mod configured;
 mod http;

@@ -43,7 +43,7 @@ pub struct ClientRules {
 /// Wraps the tools of one client. The data flow and the use of all calls of the returned tools count together, as those of
 /// a session do.
 ///
-/// There are no hooks: a caller whose user configured some must not use this.
+/// There are no hooks: a caller whose user configured some must not use this, except for agents, which run their own.
 pub fn guarded(tools: impl IntoIterator<Item = Arc<dyn Tool>>, rules: ClientRules) -> Vec<Arc<dyn Tool>> {
     let client = Arc::new(Client {
         budget: ClientBudget::new(rules.budget.clone()),
@@ -200,7 +200,8 @@ impl Tool for Guarded {
                 unreachable!("it was made from an object");
             };
             let budget = &self.client.budget;
-            let begun = budget.begin(self.tool.max_use(), cx.observer.clone(), check_start);
+            let name = self.spec().name.as_str();
+            let begun = budget.begin(name, self.tool.max_use(), cx.observer.clone(), check_start);
             let observer = match begun.await {
                 Ok(observer) => observer,
                 Err(reason) => {

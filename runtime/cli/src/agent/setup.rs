@@ -17,7 +17,7 @@ use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::components::lock;
 use crate::components::selection;
 use crate::components::tool_lint;
-use crate::config::{self, Overrides, Settings};
+use crate::config::{self, AgentSettings, McpSettings, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
@@ -134,6 +134,73 @@ pub(crate) async fn assemble(
     })
 }
 
+/// An agent of `[agents]` that is called without a main one.
+pub(crate) struct SoleAgent {
+    /// The agent.
+    pub(crate) agent: Agent,
+    /// Its components.
+    pub(crate) loaded: Vec<Loaded>,
+    /// MCP servers of its tools.
+    pub(crate) servers: Servers,
+    /// Facts about each of its tools that a question shows.
+    pub(crate) known: BTreeMap<String, Known>,
+    /// Approval rules.
+    pub(crate) approvals: Approvals,
+    /// Budget of all calls of the agent together.
+    pub(crate) budget: Budget,
+}
+
+/// Sets up an agent of `[agents]` alone, under the rules and hooks of all agents.
+///
+/// # Errors
+/// Returns an error if its model or a tool cannot be used.
+pub(crate) async fn sole(
+    wanted: &AgentSettings,
+    is_locked: bool,
+    settings: &Settings,
+    environment: &Environment,
+    console: &Console,
+) -> Result<SoleAgent, Failure> {
+    let provider = subagents::provider(wanted, settings)?;
+    let model = model::choose(&provider, &settings.profiles, &settings.prices, environment)?;
+    let prices = prices::of(&model, &settings.budget, &settings.prices, environment)?;
+    let loader = ComponentLoader::open(environment, settings, console)?;
+    let names: Option<Vec<String>> = (wanted.tools.as_ref())
+        .map(|names| names.iter().map(|name| name.value.clone()).collect());
+    let components = match names {
+        Some(names) if names.is_empty() => Components::with(&loader, (Vec::new(), 0), Vec::new(), is_locked, console),
+        names => {
+            let (named, servers) = servers::select(&names.unwrap_or_default(), settings);
+            let loaded = match (wanted.tools.is_some(), named.is_empty()) {
+                (true, true) => (Vec::new(), 0),
+                _ => selection::load_for_agent(&loader, &named, &[], console).await?,
+            };
+            Components::with(&loader, loaded, servers, is_locked, console)
+        }
+    };
+    let components = components.await?;
+    let findings = components.check(is_locked, environment, console)?;
+    let approvals = components.approvals(settings, environment);
+    let mut all_known = components.servers.known();
+    all_known.extend(known(&components.loaded, &findings, settings, environment)?);
+    let agent = subagents::build(
+        wanted,
+        settings,
+        (&components.loaded, components.mains),
+        &components.servers,
+        &components.shared_rules(approvals.clone()),
+        environment,
+    )?;
+    Ok(SoleAgent {
+        agent,
+        loaded: components.loaded,
+        servers: components.servers,
+        known: all_known,
+        approvals,
+        budget: settings.budget.budget(prices),
+    })
+}
+
 /// Components of the main agent and its subagents, and hooks.
 struct Components {
     /// Components of all agents.
@@ -161,11 +228,23 @@ impl Components {
         let loader = ComponentLoader::open(environment, settings, console)?;
         let of_subagents = subagents::components(settings);
         let (components, wanted) = servers::select(named, settings);
-        let (loaded, mains) = match (named.is_empty(), components.is_empty()) {
+        let loaded = match (named.is_empty(), components.is_empty()) {
             // Only servers are named.
             (false, true) => selection::load_named(&loader, &of_subagents).await?,
             _ => selection::load_for_agent(&loader, &components, &of_subagents, console).await?,
         };
+        Self::with(&loader, loaded, wanted, is_locked, console).await
+    }
+
+    /// Adds the hooks to loaded components, and starts servers.
+    async fn with(
+        loader: &ComponentLoader<'_>,
+        (loaded, mains): (Vec<Loaded>, usize),
+        wanted: Vec<McpSettings>,
+        is_locked: bool,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let (settings, environment) = (loader.settings, loader.environment);
         let hooks = loader.hooks().await?;
         let mut servers = Servers::start(wanted, &loaded, settings, environment, console).await?;
         if !is_locked {

@@ -286,7 +286,7 @@ impl Running {
                     ),
                 )
             }
-            Transport::Http { url, headers } => {
+            Transport::Http { url, headers, .. } => {
                 let headers: Vec<&String> = headers.keys().collect();
                 (
                     json!([url, tool.spec()]),
@@ -365,7 +365,7 @@ pub(crate) async fn start(
                 failure.hint(text!("to see it alone: {}", process.command_line()))
             })
         }
-        Transport::Http { url, headers } => {
+        Transport::Http { url, headers, plain } => {
             let fail = || {
                 Failure::new(
                     Exit::Config,
@@ -376,7 +376,10 @@ pub(crate) async fn start(
                 let value = value.with(|secret| secrets.get(secret).map(|value| value.expose()));
                 Some((name.clone(), value?))
             });
-            let remote = Remote::new(url, values).map_err(|error| fail().because(error))?;
+            let mut remote = Remote::new(url, values).map_err(|error| fail().because(error))?;
+            if *plain {
+                remote = remote.plain();
+            }
             let connected = McpServer::over_http(remote, options, identity).await;
             connected.map_err(|StartError { error, .. }| {
                 let hint = hint_over_http(&error, server);
@@ -400,6 +403,11 @@ fn hint_over_http(error: &ServerError, server: &McpSettings) -> Option<Text> {
         ),
         ServerError::Redirected(_) => "set `url` to the address that the operator of the server gives".into(),
         ServerError::Unreachable(_) => "check `url`, and the connection to its host".into(),
+        ServerError::Status {
+            status: 404 | 405, ..
+        } if server.transport.kind() == "plain" => {
+            "check the path of `url`: the plain endpoints are `tools/list` and `tools/call` below it".into()
+        }
         ServerError::Status {
             status: 404 | 405, ..
         } => "check the path of `url`, which often ends with /mcp".into(),

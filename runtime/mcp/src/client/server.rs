@@ -202,10 +202,10 @@ impl McpServer {
         &self.left_out
     }
 
-    /// Version of the protocol that is spoken; `None` while it does not run.
+    /// Version of the protocol that is spoken; `None` while it does not run, and with plain endpoints.
     pub async fn version(&self) -> Option<Version> {
         let state = self.state.lock().await;
-        state.live.as_ref().map(|live| live.session.version)
+        state.live.as_ref().and_then(|live| live.session.spoken())
     }
 
     /// Returns the tools of the server.

@@ -48,6 +48,11 @@ impl Session {
             identity,
             capabilities: Value::Null,
         };
+        if session.link.is_plain() {
+            // Nothing is negotiated; the forms of this version are the nearest.
+            session.version = Version::NEWEST_WITH_SESSION;
+            return Ok(session);
+        }
         if discover {
             let limit = limit / DISCOVER_SHARE;
             session.link.set_version(Some(session.version));
@@ -92,6 +97,11 @@ impl Session {
             .await;
         session.link.listen(None);
         Ok(session)
+    }
+
+    /// Version that is spoken; `None` with plain endpoints.
+    pub(super) fn spoken(&self) -> Option<Version> {
+        (!self.link.is_plain()).then_some(self.version)
     }
 
     /// Lists all tools, as the server describes them.

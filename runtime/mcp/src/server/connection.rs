@@ -82,6 +82,15 @@ impl SessionState {
         self.session().map(|session| session.version)
     }
 
+    /// Begins a session without a negotiation, for requests outside of the protocol.
+    pub(crate) fn begin_plain(&self) {
+        self.set(Session {
+            version: Version::NEWEST_WITH_SESSION,
+            log: None,
+            asks: false,
+        });
+    }
+
     fn session(&self) -> Option<Session> {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use toolcell_core::tool::LogLine;
-use toolcell_core::{ApprovalRequest, CallResult, ToolCall, ToolName};
+use toolcell_core::{ApprovalRequest, CallResult, Event, ToolCall, ToolName};
 
 use crate::server::catalog::Catalog;
 use crate::server::question::Questions;
@@ -33,6 +33,10 @@ pub trait ServerObserver: Send + Sync {
     fn running(&self, _change: i64) {}
     /// Called for each log line of a tool, including those that the client did not request.
     fn log(&self, _call: &str, _line: &LogLine) {}
+    /// Called for each event of an agent's session that runs inside of a call.
+    fn nested(&self, _call: &str, _event: &Event) {}
+    /// Called for a call inside of a call that needs approval, for which the client cannot ask its user.
+    fn unasked(&self, _request: &ApprovalRequest) {}
     /// Called once when a call ends, also if it was cancelled or its client has disconnected.
     fn finished(&self, _call: &str, _tool: &ToolName, _result: &CallResult) {}
 }

@@ -285,8 +285,11 @@ impl Rows {
                     self.add(key(&format!("env.{name}")), value, origin);
                 }
             }
-            Transport::Http { url, headers } => {
+            Transport::Http { url, headers, plain } => {
                 self.add(key("url"), url, origin);
+                if *plain {
+                    self.add(key("plain"), "true", origin);
+                }
                 for (name, value) in headers {
                     let value = match value.secret() {
                         None => "a text".to_owned(),

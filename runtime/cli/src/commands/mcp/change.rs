@@ -45,6 +45,10 @@ pub(crate) struct Add {
     #[arg(long = "header", value_name = "NAME=VALUE", requires = "url", value_parser = pair)]
     headers: Vec<(String, String)>,
 
+    /// Use the plain endpoints `tools/list` and `tools/call` below the address instead of the protocol.
+    #[arg(long, requires = "url")]
+    plain: bool,
+
     /// Environment variable of the program (repeatable): `NAME=VALUE`, or `NAME=secret:SECRET` for a secret of `[secrets]`.
     #[arg(long = "env", value_name = "NAME=VALUE", conflicts_with = "url", value_parser = pair)]
     env: Vec<(String, String)>,
@@ -134,6 +138,9 @@ impl Add {
             // Values are checked here and not written with their secrets.
             Remote::new(url, self.headers.iter().cloned())?;
             let mut entry = json!({ "url": url });
+            if self.plain {
+                entry["plain"] = true.into();
+            }
             if !self.headers.is_empty() {
                 entry["headers"] = values(&self.headers, |value| match secret_in(value)? {
                     ("", secret) => Some(json!({ "secret": secret })),

@@ -2,7 +2,6 @@
 
 mod change;
 mod edited;
-mod http;
 mod install;
 pub(crate) mod list;
 mod serve;

@@ -66,10 +66,11 @@ impl Test {
             }
         };
         let time = begun.elapsed();
-        let version = started
-            .version()
-            .await
-            .map_or("unknown", |version| version.as_str());
+        let version = match started.version().await {
+            Some(version) => version.as_str(),
+            None if wanted.transport.kind() == "plain" => "plain",
+            None => "unknown",
+        };
         let running = Running::new(wanted.clone(), started);
         let mut warnings: Vec<String> = running
             .left_out()
@@ -118,9 +119,11 @@ impl Test {
             s.out.styled(
                 FAINT,
                 text!(
-                    "  {}, protocol {}, ready in {}, {} {}",
-                    Own(running.settings.transport.kind()),
-                    Own(version),
+                    "  {}, ready in {}, {} {}",
+                    match running.settings.transport.kind() {
+                        "plain" => "plain endpoints".into(),
+                        kind => text!("{}, protocol {}", Own(kind), Own(version)),
+                    },
                     Span(time),
                     running.tools.len(),
                     Own(if running.tools.len() == 1 { "tool" } else { "tools" })

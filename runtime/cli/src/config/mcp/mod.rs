@@ -49,6 +49,9 @@ pub(crate) struct McpTable {
     /// `{ secret = "NAME", template = "Bearer {}" }`.
     #[schemars(with = "BTreeMap<String, HeaderValue>")]
     pub(crate) headers: BTreeMap<Spanned<String>, HeaderValue>,
+    /// Uses the plain endpoints below `url` instead of the protocol: `POST …/tools/list` and `POST …/tools/call`, with JSON
+    /// but without JSON-RPC, versions, notifications and questions. For servers that have nothing else.
+    pub(crate) plain: bool,
     /// Arguments of the program.
     pub(crate) args: Vec<String>,
     /// Environment of the program: texts, and secrets as `{ secret = "NAME" }`. It inherits `PATH` and `HOME` only.
@@ -377,6 +380,9 @@ mod tests {
         );
         assert_eq!(headers["Authorization"].with(|_| None), None);
         assert_eq!(headers["X-Team"].with(|_| None), Some("a".into()));
+        assert_eq!(far.transport.kind(), "http");
+        let plain = load("[mcp.old]\nurl = \"https://old.example\"\nplain = true\n").unwrap();
+        assert_eq!(plain.mcp["old"].transport.kind(), "plain");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) enum Transport {
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, HeaderValue>,
+        /// True if its plain endpoints are used instead of the protocol.
+        plain: bool,
     },
 }
 
@@ -133,7 +135,11 @@ pub(super) fn of_table(
             "is reached over HTTP",
         ),
         None => (
-            [("headers", !table.headers.is_empty()), ("", false), ("", false)],
+            [
+                ("headers", !table.headers.is_empty()),
+                ("plain", table.plain),
+                ("", false),
+            ],
             "is a process",
         ),
     };
@@ -174,6 +180,7 @@ pub(super) fn of_table(
         let transport = Transport::Http {
             url: url.get_ref().clone(),
             headers,
+            plain: table.plain,
         };
         return Ok((transport, at(url.span())));
     }
@@ -207,7 +214,8 @@ impl Transport {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Process(_) => "stdio",
-            Self::Http { .. } => "http",
+            Self::Http { plain: false, .. } => "http",
+            Self::Http { plain: true, .. } => "plain",
         }
     }
 

@@ -37,6 +37,8 @@ const PARAM: &str = "mcp-param-";
 pub struct Remote {
     url: Url,
     headers: HeaderMap,
+    /// True if its plain endpoints are used instead of the protocol.
+    is_plain: bool,
 }
 
 /// Defect of an address or a header.
@@ -83,11 +85,33 @@ impl Remote {
             value.set_sensitive(true);
             all.insert(header, value);
         }
-        Ok(Self { url, headers: all })
+        Ok(Self {
+            url,
+            headers: all,
+            is_plain: false,
+        })
+    }
+
+    /// Uses the plain endpoints below the address instead of the protocol: `POST /tools/list` and `POST /tools/call`.
+    pub fn plain(mut self) -> Self {
+        self.is_plain = true;
+        self
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     pub(super) fn url(&self) -> Url {
         self.url.clone()
+    }
+
+    /// Address of a plain endpoint: its path behind that of the server.
+    pub(super) fn endpoint(&self, method: &str) -> Url {
+        let mut url = self.url.clone();
+        let path = format!("{}/{method}", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        url
     }
 
     pub(super) fn headers(&self) -> &HeaderMap {
@@ -230,6 +254,17 @@ mod tests {
             ("https://", RemoteError::Url(url::ParseError::EmptyHost)),
         ] {
             assert_eq!(check_url(url), Err(error), "{url}");
+        }
+    }
+
+    #[test]
+    fn plain_endpoints_are_below_the_address() {
+        for (url, endpoint) in [
+            ("https://a.example", "https://a.example/tools/list"),
+            ("https://a.example/v1/?k=1", "https://a.example/v1/tools/list?k=1"),
+        ] {
+            let remote = Remote::new(url, []).unwrap().plain();
+            assert_eq!(remote.endpoint("tools/list").as_str(), endpoint);
         }
     }
 

@@ -8,6 +8,7 @@ mod address;
 mod events;
 #[cfg(test)]
 mod hostile;
+mod plain;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -113,7 +114,17 @@ impl Endpoint {
         self.lock().version = version;
     }
 
-    /// True if each request is independent, so that closing its answer cancels it.
+    /// True if the server has plain endpoints instead of the protocol.
+    pub(super) fn is_plain(&self) -> bool {
+        self.remote.is_plain()
+    }
+
+    /// True if closing an answer cancels the request.
+    pub(super) fn cancels_by_closing(&self) -> bool {
+        self.is_plain() || self.is_stateless()
+    }
+
+    /// True if each request is independent.
     pub(super) fn is_stateless(&self) -> bool {
         self.lock().version.is_some_and(Version::is_stateless)
     }
@@ -129,6 +140,9 @@ impl Endpoint {
         outgoing: Outgoing<'_>,
         receive: &Receive<'_>,
     ) -> Result<(), ServerError> {
+        if self.is_plain() {
+            return receive(self.plain(outgoing).await?);
+        }
         let Outgoing {
             id,
             method,

@@ -30,7 +30,7 @@ pub(crate) enum Answer {
 
 /// Rest of a message or a text.
 pub(crate) struct Parts {
-    rest: Bytes,
+    pub(super) rest: Bytes,
     /// Keeps its room and its call until the last part is taken.
     message: Option<Message>,
 }

@@ -13,6 +13,7 @@ use super::answer::{self, Answer};
 use super::client::{Client, MAX_REQUESTS};
 use super::headers::{self, SESSION, Takes, VERSION};
 use super::peer::Peer;
+use super::plain;
 use super::sessions::OpenSession;
 use super::{Access, MAX_CONNECTIONS, Metrics, Reached, request_body};
 use crate::lines::MAX_MESSAGE_BYTES;
@@ -155,12 +156,22 @@ impl Endpoint {
         is_stopping: bool,
         peer: &Peer,
     ) -> Response<Answer> {
-        let response = match self.route(request, address, is_stopping, peer).await {
+        let plain = self.plain(request.uri().path());
+        let response = match self.route(request, address, is_stopping, peer, plain).await {
             Ok(response) => response,
             Err(refused) => refused.response(),
         };
+        let response = match plain {
+            Some(_) => plain::without_envelope(response),
+            None => response,
+        };
         self.metrics.responded(response.status().as_u16());
         response
+    }
+
+    /// Returns the reader of the bodies of a plain endpoint; `None` for any other path.
+    fn plain(&self, path: &str) -> Option<plain::Read> {
+        plain::of_path(path).filter(|_| self.reached.plain)
     }
 
     async fn route(
@@ -169,6 +180,7 @@ impl Endpoint {
         address: SocketAddr,
         is_stopping: bool,
         peer: &Peer,
+        plain: Option<plain::Read>,
     ) -> Result<Response<Answer>, Refused> {
         if !headers::is_for(request.headers(), address, &self.reached) {
             let reason = "the request is for another host, or comes from a page of another origin";
@@ -177,6 +189,7 @@ impl Endpoint {
         let is_get = request.method() == Method::GET;
         match request.uri().path() {
             PATH => {}
+            _ if plain.is_some() => {}
             "/healthz" if is_get => return Ok(answer::text(StatusCode::OK, "ok\n".into())),
             "/readyz" if is_get && is_stopping => {
                 return Ok(answer::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into()));
@@ -197,8 +210,8 @@ impl Endpoint {
         let client = self.client(request.headers())?;
         peer.is_of_client();
         match *request.method() {
-            Method::POST => self.post(client, request, peer).await,
-            Method::DELETE => {
+            Method::POST => self.post(client, request, peer, plain).await,
+            Method::DELETE if plain.is_none() => {
                 let id = headers::only(request.headers(), SESSION);
                 if id.is_some_and(|id| client.sessions.remove(id)) {
                     return Ok(answer::status(StatusCode::NO_CONTENT));
@@ -233,6 +246,7 @@ impl Endpoint {
         client: &Client,
         request: Request<IncomingBody>,
         peer: &Peer,
+        plain: Option<plain::Read>,
     ) -> Result<Response<Answer>, Refused> {
         let places = (
             client.requests.clone().try_acquire_owned(),
@@ -247,7 +261,8 @@ impl Endpoint {
             let reason = "the content type is `application/json`";
             return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
         }
-        let takes = headers::takes(&parts.headers);
+        let mut takes = headers::takes(&parts.headers);
+        takes.events &= plain.is_none();
         if !takes.json && !takes.events {
             let reason = "the answer is of type `application/json` or `text/event-stream`";
             return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
@@ -264,14 +279,24 @@ impl Endpoint {
                 };
                 Refused::new(status, &reason)
             })?;
-        let message = client.parse(body).await;
+        let message = client.parse(body, plain.unwrap_or(message::parse)).await;
         let memory = memory_of_message(&message).min(MAX_IN_FLIGHT_BYTES);
         let memory = u32::try_from(memory).unwrap_or(u32::MAX);
         drop(held);
         let Ok(parsed) = client.messages.clone().try_acquire_many_owned(memory) else {
             return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &unhandled()));
         };
-        let exchange = self.exchange(client, &parts.headers, message, takes)?;
+        let exchange = match plain {
+            Some(_) => Exchange {
+                message,
+                session: OpenSession {
+                    state: client.plain_state(),
+                    ended: self.stopped.child_token(),
+                },
+                begins_session: false,
+            },
+            None => self.exchange(client, &parts.headers, message, takes)?,
+        };
         Ok(self
             .answer(client, exchange, takes, [own, all], parsed, peer)
             .await)

@@ -21,6 +21,7 @@ use crate::server::testing::{Seen, server_of, stateless, tools};
 mod bounds;
 mod isolation;
 mod messages;
+mod plain;
 
 const ADDRESS: &str = "127.0.0.1:8080";
 
@@ -83,12 +84,16 @@ impl Answered {
 
 impl Host {
     fn start() -> Self {
+        Self::reached(Reached::default())
+    }
+
+    fn reached(reached: Reached) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let seen = Arc::new(Seen::default());
         let metrics = Arc::new(Metrics::default());
         let server = server_of(tools(&gate), metrics.observing(seen.clone()));
         Self {
-            server: Arc::new(HttpServer::new(Access::Open(server), Reached::default(), metrics)),
+            server: Arc::new(HttpServer::new(Access::Open(server), reached, metrics)),
             seen,
             gate,
             stop: CancellationToken::new(),
