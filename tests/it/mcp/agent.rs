@@ -30,7 +30,8 @@ fn task() -> Value {
 
 #[test]
 fn agent_is_served_as_one_tool() {
-    let user = user(&format!("{COUNTER}[log]\ndir = \"log\"\n"));
+    let user = user(COUNTER);
+    user.configure(&format!("{COUNTER}[log]\ndir = {:?}\n", user.work().join("log")));
     let mut client = Client::session(&user, &SERVED);
     let listed = client.ask(1, "tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
@@ -105,13 +106,14 @@ fn call_of_a_served_agent_is_refused_if_nobody_can_be_asked() {
 
 #[test]
 fn budget_of_a_client_holds_for_a_served_agent() {
-    let user = user(&format!("{COUNTER}[budget]\ntokens = 150\n"));
+    let user = user(&format!("{COUNTER}[budget]\ncalls = 2\n"));
     let mut client = Client::session(&user, &SERVED);
     let call = task();
     let first = client.call(1, "counter", call["arguments"].clone());
+    assert_eq!(text(&first), "Two words.");
     let second = client.call(2, "counter", call["arguments"].clone());
-    assert_eq!(second["isError"], true, "{first} {second}");
-    assert!(text(&second).contains("the budget of tokens is used up"), "{second}");
+    assert_eq!(second["isError"], true, "{second}");
+    assert!(text(&second).contains("the budget of calls is used up"), "{second}");
     client.finish();
 }
 

@@ -6,6 +6,7 @@ mod configured;
 mod http;
 mod install;
 mod over_http;
+mod reload;
 mod shipped;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};

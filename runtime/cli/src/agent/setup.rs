@@ -161,9 +161,12 @@ pub(crate) async fn sole(
     environment: &Environment,
     console: &Console,
 ) -> Result<SoleAgent, Failure> {
-    let provider = subagents::provider(wanted, settings)?;
-    let model = model::choose(&provider, &settings.profiles, &settings.prices, environment)?;
-    let prices = prices::of(&model, &settings.budget, &settings.prices, environment)?;
+    let chosen = || {
+        let provider = subagents::provider(wanted, settings)?;
+        let model = model::choose(&provider, &settings.profiles, &settings.prices, environment)?;
+        prices::of(&model, &settings.budget, &settings.prices, environment)
+    };
+    let prices = chosen().map_err(|failure| subagents::of(wanted, failure))?;
     let loader = ComponentLoader::open(environment, settings, console)?;
     let names: Option<Vec<String>> = (wanted.tools.as_ref())
         .map(|names| names.iter().map(|name| name.value.clone()).collect());

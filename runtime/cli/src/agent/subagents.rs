@@ -105,13 +105,16 @@ pub(crate) fn build(
         Some(names) => names.iter().any(|name| name.value == running.settings.name),
     };
     let servers: Vec<&Running> = servers.iter().filter(of_agent).collect();
-    one(agent, settings, &own, &servers, rules, environment).map_err(|failure| {
-        failure.why(text!(
-            "it is for the agent `{}`\n{}",
-            agent.name,
-            agent.origin.point_at()
-        ))
-    })
+    one(agent, settings, &own, &servers, rules, environment).map_err(|failure| of(agent, failure))
+}
+
+/// Says for which subagent something failed.
+pub(crate) fn of(agent: &AgentSettings, failure: Failure) -> Failure {
+    failure.why(text!(
+        "it is for the agent `{}`\n{}",
+        agent.name,
+        agent.origin.point_at()
+    ))
 }
 
 /// Returns the settings of the provider of a subagent.

@@ -44,6 +44,14 @@ pub(crate) struct ComponentLoader<'a> {
 /// Name of a component, and its file if it is not built in.
 type ComponentKey = (String, Option<PathBuf>);
 
+fn key(settings: &ToolSettings) -> ComponentKey {
+    let file = match &settings.component {
+        ComponentSource::Shipped(_) => None,
+        ComponentSource::File(path) => Some(path.value.clone()),
+    };
+    (settings.name.clone(), file)
+}
+
 /// Loaded component with its policy.
 pub(crate) struct Loaded {
     /// Settings of the component.
@@ -263,11 +271,7 @@ impl<'a> ComponentLoader<'a> {
     /// Returns an error if it cannot be loaded, or if it is from a project and untrusted or has tools with reserved
     /// names.
     pub(crate) async fn component(&self, settings: &ToolSettings) -> Result<Component, Failure> {
-        let file = match &settings.component {
-            ComponentSource::Shipped(_) => None,
-            ComponentSource::File(path) => Some(path.value.clone()),
-        };
-        let key = (settings.name.clone(), file);
+        let key = key(settings);
         let known = self
             .loaded
             .lock()
@@ -296,6 +300,17 @@ impl<'a> ComponentLoader<'a> {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key, component.clone());
         Ok(component)
+    }
+
+    /// Puts another component, or none, in the place of one that was loaded, and returns that. Without one, the next use loads
+    /// it from its source.
+    pub(crate) fn exchange(&self, settings: &ToolSettings, component: Option<Component>) -> Option<Component> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(settings);
+        match component {
+            Some(component) => loaded.insert(key, component),
+            None => loaded.remove(&key),
+        }
     }
 
     /// Returns the identity of a component and the definitions of its tools, enabled or not. Its code is loaded only if it

@@ -342,6 +342,13 @@ impl Endpoint {
         if status == StatusCode::UNAUTHORIZED {
             return Err(ServerError::Unauthorized);
         }
+        if self.is_plain() && matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
+            // There is no such endpoint, whatever the body says.
+            return Err(ServerError::Status {
+                method: method.to_owned(),
+                status: status.as_u16(),
+            });
+        }
         let body = body_of(&mut response, method, MAX_REFUSAL_BYTES).await;
         let told = body.as_deref().map(message::parse_refusal).unwrap_or_default();
         let is_unknown_method = matches!(told, Some((-32601, _)));

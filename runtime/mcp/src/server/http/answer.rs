@@ -154,6 +154,11 @@ pub(crate) async fn of_exchange(mut unwritten: Unwritten, takes_events: bool) ->
     }
 }
 
+/// Response with a stream of notifications, which begins at once.
+pub(crate) fn stream(unwritten: Unwritten) -> Response<Answer> {
+    events(Events::new(None, unwritten))
+}
+
 fn events(events: Events) -> Response<Answer> {
     let mut response = Response::new(Answer::Events(events));
     let headers = response.headers_mut();

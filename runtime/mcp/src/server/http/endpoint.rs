@@ -60,7 +60,7 @@ impl Refused {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(ALLOW, HeaderValue::from_static("POST, DELETE"));
+                headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -138,6 +138,13 @@ impl Endpoint {
             && self.exchanges.available_permits() == ALL as usize
     }
 
+    /// Ends all streams that only tell of changes.
+    pub(crate) fn end_listening(&self) {
+        for client in &self.clients {
+            client.server.0.listeners.closed.cancel();
+        }
+    }
+
     /// Cancels the requests in progress.
     pub(crate) fn cancel(&self) {
         self.stopped.cancel();
@@ -211,6 +218,9 @@ impl Endpoint {
         peer.is_of_client();
         match *request.method() {
             Method::POST => self.post(client, request, peer, plain).await,
+            Method::GET if plain.is_none() && request.headers().contains_key(SESSION) => {
+                self.listen(client, request.headers(), peer)
+            }
             Method::DELETE if plain.is_none() => {
                 let id = headers::only(request.headers(), SESSION);
                 if id.is_some_and(|id| client.sessions.remove(id)) {
@@ -223,6 +233,49 @@ impl Endpoint {
                 "messages are sent with POST",
             )),
         }
+    }
+
+    /// Opens the stream of a session, for notifications that belong to no request.
+    fn listen(&self, client: &Client, headers: &HeaderMap, peer: &Peer) -> Result<Response<Answer>, Refused> {
+        if !headers::takes(headers).events {
+            let reason = "the answer is of type `text/event-stream`";
+            return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+        }
+        let id = headers::only(headers, SESSION);
+        let session = id.and_then(|id| client.sessions.get(id)).ok_or_else(no_session)?;
+        let Some(stream) = session.state.stream.clone().try_acquire_owned().ok() else {
+            let reason = "the session has an open stream";
+            return Err(Refused::new(StatusCode::CONFLICT, reason));
+        };
+        let places = self.places(client)?;
+        let (outbox, unwritten) = Outbox::within(client.unread.clone(), true);
+        let listeners = client.server.0.listeners.clone();
+        let listening = listeners.add_session(outbox.clone());
+        let (stopped, closed) = (self.stopped.clone(), peer.closed());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = outbox.closed() => {}
+                () = closed.cancelled() => {}
+                () = session.ended.cancelled() => {}
+                () = stopped.cancelled() => {}
+                () = listeners.closed.cancelled() => {}
+            }
+            drop((listening, stream, places, session));
+        });
+        Ok(answer::stream(unwritten))
+    }
+
+    /// Takes the places of a request.
+    fn places(&self, client: &Client) -> Result<[OwnedSemaphorePermit; 2], Refused> {
+        let places = (
+            client.requests.clone().try_acquire_owned(),
+            self.exchanges.clone().try_acquire_owned(),
+        );
+        let (Ok(own), Ok(all)) = places else {
+            let reason = format!("{MAX_REQUESTS} requests are not answered yet; wait for one");
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &reason));
+        };
+        Ok([own, all])
     }
 
     /// Returns the client whose token the request carries.
@@ -248,14 +301,7 @@ impl Endpoint {
         peer: &Peer,
         plain: Option<plain::Read>,
     ) -> Result<Response<Answer>, Refused> {
-        let places = (
-            client.requests.clone().try_acquire_owned(),
-            self.exchanges.clone().try_acquire_owned(),
-        );
-        let (Ok(own), Ok(all)) = places else {
-            let reason = format!("{MAX_REQUESTS} requests are not answered yet; wait for one");
-            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &reason));
-        };
+        let places = self.places(client)?;
         let (parts, body) = request.into_parts();
         if !headers::is_json(&parts.headers) {
             let reason = "the content type is `application/json`";
@@ -298,7 +344,7 @@ impl Endpoint {
             None => self.exchange(client, &parts.headers, message, takes)?,
         };
         Ok(self
-            .answer(client, exchange, takes, [own, all], parsed, peer)
+            .answer(client, exchange, takes, places, parsed, peer)
             .await)
     }
 
@@ -319,7 +365,8 @@ impl Endpoint {
         };
         if !with_session || in_body.is_some() {
             if let Incoming::Request(request) = &message {
-                let schema = |name: &str| client.server.0.catalog.schema_of(name);
+                let catalog = client.server.0.catalog();
+                let schema = |name: &str| catalog.schema_of(name);
                 let id = &request.id;
                 headers::check(headers, request, schema)
                     .map_err(|error| Refused(StatusCode::BAD_REQUEST, message::error(Some(id), &error)))?;

@@ -151,6 +151,7 @@ impl HttpServer {
             }
         }
         drop(listener);
+        self.0.end_listening();
         let all = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_TIME, all).await.is_err() {
             self.0.cancel();

@@ -1,7 +1,7 @@
 //! Log of one client: its calls in the log files, and hints for the user on standard error.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use toolcell_agent::ApprovalHint;
 use toolcell_core::event::{Event, EventSink as _};
@@ -28,14 +28,28 @@ const MAX_HINTS: usize = 64;
 /// Files the calls of the client, and tells the user on standard error how to allow what was denied.
 pub(super) struct CallLog {
     console: Console,
-    hints: AllowHints,
-    /// Facts about each tool for questions.
-    known: Arc<BTreeMap<String, Known>>,
+    facts: RwLock<Facts>,
     size: Size,
     told: Mutex<BTreeSet<String>>,
     log: Option<Arc<LogFiles>>,
     /// Hint for a call of an agent that needs approval.
     approval_hint: Arc<ApprovalHint>,
+}
+
+/// Facts about the tools that are offered.
+struct Facts {
+    hints: AllowHints,
+    /// Facts about each tool for questions.
+    known: Arc<BTreeMap<String, Known>>,
+}
+
+impl Facts {
+    fn of(offer: &Offer, environment: &Environment) -> Self {
+        Self {
+            hints: AllowHints::new(&offer.loaded, environment),
+            known: offer.known.clone(),
+        }
+    }
 }
 
 impl CallLog {
@@ -53,13 +67,21 @@ impl CallLog {
         };
         Ok(Arc::new(Self {
             console: console.clone(),
-            hints: AllowHints::new(&offer.loaded, environment),
-            known: offer.known.clone(),
+            facts: RwLock::new(Facts::of(offer, environment)),
             size: Size::of_error(environment),
             told: Mutex::default(),
             log,
             approval_hint: approval_hint(environment),
         }))
+    }
+
+    /// Takes the facts about other tools, which are offered from now on.
+    pub(super) fn set_offer(&self, offer: &Offer, environment: &Environment) {
+        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Facts::of(offer, environment);
+    }
+
+    fn facts(&self) -> RwLockReadGuard<'_, Facts> {
+        self.facts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn file(&self, event: &Event) {
@@ -83,11 +105,12 @@ impl CallLog {
         if let Some(hint) = error.and_then(|error| error.hint()) {
             self.tell(format!("a call of `{tool}` was refused; {hint}"));
         }
-        for hint in self.hints.of_denials(tool, &receipt, error) {
+        let facts = self.facts();
+        for hint in facts.hints.of_denials(tool, &receipt, error) {
             self.tell(format!("an access of `{tool}` was denied; {hint}"));
         }
         if let Some(error) = error
-            && let Some(hint) = self.hints.of_limit(tool, &receipt, error)
+            && let Some(hint) = facts.hints.of_limit(tool, &receipt, error)
         {
             self.tell(format!("a call of `{tool}` was {error}; {hint}"));
         }
@@ -103,7 +126,8 @@ impl CallLog {
 
 impl ServerObserver for CallLog {
     fn question(&self, request: &ApprovalRequest) -> Option<String> {
-        question::of_call(request, self.known.get(&request.tool), false).plain(self.size)
+        let facts = self.facts();
+        question::of_call(request, facts.known.get(&request.tool), false).plain(self.size)
     }
 
     fn started(&self, call: &ToolCall) {

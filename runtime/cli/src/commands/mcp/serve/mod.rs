@@ -4,6 +4,7 @@ mod call_log;
 mod clients;
 mod http;
 mod offer;
+mod reload;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +12,9 @@ use tokio_util::sync::CancellationToken;
 use self::clients::Clients;
 use self::http::Http;
 use self::offer::Offer;
+use self::reload::Reload;
+use crate::components::loader::ComponentLoader;
+use crate::components::selection;
 use crate::config::file::FlowRule;
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
@@ -82,33 +86,46 @@ impl Serve {
         self.policy.apply(&mut overrides);
         overrides.flow = self.flow;
         let settings = config::load(environment, overrides)?;
-        let offer = Box::pin(self.offer(&settings, environment, console)).await?;
-        let clients = Clients {
-            offer: &offer,
-            settings: &settings,
-            environment,
-            console,
-        };
+        let (offer, mut reload) = Box::pin(self.offer(&settings, environment, console)).await?;
+        let clients = Clients::new(offer, &settings, environment, console);
         let stop = CancellationToken::new();
         let interrupts = Interrupts::watch(console.clone());
         let _guard = interrupts.stop_next(stop.clone());
-        let served = match self.http.address {
-            None => clients.serve_stdio(&stop).await,
-            Some(address) => Box::pin(clients.serve_http(&self.http, address, &stop)).await,
+        let serve = async {
+            match self.http.address {
+                None => clients.serve_stdio(&stop).await,
+                Some(address) => Box::pin(clients.serve_http(&self.http, address, &stop)).await,
+            }
         };
-        offer.end().await;
+        let watch = async {
+            match &mut reload {
+                Some(reload) => Box::pin(reload.watch(&clients)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let served = tokio::select! {
+            served = serve => served,
+            never = watch => match never {},
+        };
+        clients.end().await;
         served
     }
 
-    async fn offer(
+    /// Loads what is served, and prepares to load it again: an agent stays as it is.
+    async fn offer<'a>(
         &self,
-        settings: &Settings,
-        environment: &Environment,
-        console: &Console,
-    ) -> Result<Offer, Failure> {
-        match &self.agent {
-            Some(name) => Offer::agent(name, self.locked, settings, environment, console).await,
-            None => Offer::components(&self.tools, self.locked, settings, environment, console).await,
+        settings: &'a Settings,
+        environment: &'a Environment,
+        console: &'a Console,
+    ) -> Result<(Offer, Option<Reload<'a>>), Failure> {
+        if let Some(name) = &self.agent {
+            let offer = Offer::agent(name, self.locked, settings, environment, console).await?;
+            return Ok((offer, None));
         }
+        offer::check_enforced(settings)?;
+        let loader = ComponentLoader::open(environment, settings, console)?;
+        let wanted = selection::choose(&loader, &self.tools, console).await?;
+        let (reload, offer) = Reload::begin(loader, wanted, self.locked, console).await?;
+        Ok((offer, Some(reload)))
     }
 }

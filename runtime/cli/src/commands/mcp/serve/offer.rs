@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcell_agent::budget::Budget;
-use toolcell_agent::{ApprovalCause, ApprovalHint, Approvals, ClientRules, guarded};
+use toolcell_agent::{ApprovalCause, ApprovalHint, Approvals, ClientGuard, ClientRules};
 use toolcell_core::Tool;
 use toolcell_core::event::DataFlow;
 use toolcell_core::suggest::nearest;
@@ -14,14 +14,17 @@ use crate::approval::terminal::Known;
 use crate::approval::{project_rules, terminal};
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::{data_flow, lock, selection, tool_lint};
-use crate::config::Settings;
 use crate::config::user_files::user_file_shown;
+use crate::config::{Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::servers::Servers;
 use crate::ui::hints::BudgetHints;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
+
+/// Lint findings by component.
+type Findings = BTreeMap<String, Vec<String>>;
 
 /// Tools that are served, and what applies to each client of them.
 pub(super) struct Offer {
@@ -38,30 +41,23 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// Loads components.
+    /// Loads components. Returns the lint findings for their descriptions as well, unless they are locked.
     pub(super) async fn components(
-        named: &[String],
+        loader: &ComponentLoader<'_>,
+        wanted: &[ToolSettings],
         is_locked: bool,
-        settings: &Settings,
-        environment: &Environment,
-        console: &Console,
-    ) -> Result<Self, Failure> {
-        check_enforced(settings)?;
-        let loader = ComponentLoader::open(environment, settings, console)?;
-        let loaded = selection::load(&loader, named, console).await?;
+    ) -> Result<(Self, Findings), Failure> {
+        let (settings, environment) = (loader.settings, loader.environment);
+        let loaded = selection::load_all(loader, wanted).await?;
         let findings = tool_lint::among(&loaded);
         if is_locked {
             lock::check(&loaded, Some(&[]), environment)?;
-        } else {
-            for finding in findings.values().flatten() {
-                console.note(text!("warning: {}", finding));
-            }
         }
         let mut approvals = terminal::rules(settings, environment);
         let of_projects = project_rules::of(&loaded, &approvals.rules);
         approvals.rules.extend(of_projects);
         let flows = data_flow::of_tools(&loaded, DataFlow::default());
-        Ok(Self {
+        let offer = Self {
             known: Arc::new(setup::known(&loaded, &findings, settings, environment)?),
             tools: loaded.iter().flat_map(|loaded| loaded.tools.clone()).collect(),
             flows: flows.into_iter().collect(),
@@ -69,7 +65,9 @@ impl Offer {
             budget: settings.budget.budget(None),
             servers: Servers::default(),
             loaded,
-        })
+        };
+        let findings = if is_locked { Findings::new() } else { findings };
+        Ok((offer, findings))
     }
 
     /// Sets up an agent of `[agents]`. It asks about the calls of its tools, and runs the hooks, as when another one calls it.
@@ -103,17 +101,26 @@ impl Offer {
         })
     }
 
+    /// Creates the guard of a client, with its budget.
+    pub(super) fn guard(&self) -> ClientGuard {
+        ClientGuard::new(self.budget.clone())
+    }
+
     /// Returns the tools of one client, under the approval rules, the flow guard and the budget.
-    pub(super) fn tools(&self, settings: &Settings, environment: &Environment) -> Vec<Arc<dyn Tool>> {
+    pub(super) fn tools(
+        &self,
+        guard: &ClientGuard,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Vec<Arc<dyn Tool>> {
         let budget_hints = BudgetHints::new(settings, None, environment);
         let rules = ClientRules {
             approvals: self.approvals.clone(),
             flows: self.flows.clone(),
-            budget: self.budget.clone(),
             approval_hint: approval_hint(environment),
             budget_hint: Arc::new(move |spent| budget_hints.of(spent, 0)),
         };
-        guarded(self.tools.iter().cloned(), rules)
+        guard.tools(self.tools.iter().cloned(), rules)
     }
 
     /// Ends the MCP servers of an agent.
@@ -123,7 +130,7 @@ impl Offer {
 }
 
 /// Refuses settings that this command would not enforce: serving without them would be weaker than what the user wrote.
-fn check_enforced(settings: &Settings) -> Result<(), Failure> {
+pub(super) fn check_enforced(settings: &Settings) -> Result<(), Failure> {
     let mut hooks = settings.hooks.values();
     if let Some(hook) = hooks.find(|hook| hook.component.enabled.value) {
         let failure = Failure::new(Exit::Config, "hooks do not run for MCP clients yet").why(text!(
