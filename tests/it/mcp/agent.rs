@@ -106,14 +106,14 @@ fn call_of_a_served_agent_is_refused_if_nobody_can_be_asked() {
 
 #[test]
 fn budget_of_a_client_holds_for_a_served_agent() {
-    let user = user(&format!("{COUNTER}[budget]\ncalls = 2\n"));
+    let user = user(&format!("{COUNTER}[budget]\ncalls = 3\n"));
     let mut client = Client::session(&user, &SERVED);
     let call = task();
     let first = client.call(1, "counter", call["arguments"].clone());
     assert_eq!(text(&first), "Two words.");
     let second = client.call(2, "counter", call["arguments"].clone());
     assert_eq!(second["isError"], true, "{second}");
-    assert!(text(&second).contains("the budget of calls is used up"), "{second}");
+    assert!(text(&second).contains("it stopped: the budget of 0 calls"), "{second}");
     client.finish();
 }
 

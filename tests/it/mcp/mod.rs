@@ -2,6 +2,7 @@
 
 mod agent;
 mod asking;
+mod attaching;
 mod configured;
 mod http;
 mod install;

@@ -44,6 +44,8 @@ pub(crate) struct AgentSetup {
     pub(crate) logs: Option<Logs>,
     /// MCP servers of its tools.
     pub(crate) servers: Servers,
+    /// Approval rules of its calls.
+    pub(crate) approvals: Approvals,
     /// True if its sessions are saved.
     pub(crate) is_kept: bool,
     /// True if a user can be asked.
@@ -89,7 +91,7 @@ pub(crate) async fn assemble(
 
     let of_project = project_instructions::accepted(&settings, environment, console).await?;
     let policy = loop_policy(&settings, settings.budget.budget(prices));
-    let rules = components.shared_rules(approvals);
+    let rules = components.shared_rules(approvals.clone());
     let mut agent = main_agent(model.provider, &settings, policy, &components, &rules).instructions(
         system_prompt::of_main(
             &settings,
@@ -127,6 +129,7 @@ pub(crate) async fn assemble(
         scratch: Scratch::of(scratch, &settings, environment)?,
         logs: Logs::open(settings.log.as_ref(), environment)?,
         servers: components.servers,
+        approvals,
         is_kept,
         is_attended,
         has_schema,

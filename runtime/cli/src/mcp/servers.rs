@@ -12,9 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use toolcell_agent::Control;
 use toolcell_core::event::DataFlow;
 use toolcell_core::suggest::nearest;
-use toolcell_core::{Secrets, Tool};
+use toolcell_core::{Secrets, Tool, ToolError};
 use toolcell_mcp::Identity;
-use toolcell_mcp::client::{Elicitor, Launch, LeftOut, McpServer, Options, Remote, ServerError, StartError};
+use toolcell_mcp::client::{
+    Elicitor, Launch, LeftOut, McpServer, Options, PromptInfo, Remote, ServerError, StartError,
+};
 use toolcell_sandbox::Digest;
 
 use crate::approval::terminal::Known;
@@ -121,6 +123,11 @@ impl Servers {
     /// Servers that run.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Running> {
         self.0.iter()
+    }
+
+    /// Returns the server of this name, if it runs.
+    pub(crate) fn find(&self, name: &str) -> Option<&Running> {
+        self.0.iter().find(|running| running.settings.name == name)
     }
 
     /// Lint findings of all servers.
@@ -251,6 +258,28 @@ impl Running {
             server,
             findings: Vec::new(),
         }
+    }
+
+    /// Returns the tool that reads its resources, if it is offered.
+    pub(crate) fn resource_reader(&self) -> Option<Arc<dyn Tool>> {
+        self.server.resource_reader().filter(|tool| self.offers(&**tool))
+    }
+
+    /// Returns the tool that gets its prompts, if it is offered.
+    pub(crate) fn prompt_reader(&self) -> Option<Arc<dyn Tool>> {
+        self.server.prompt_reader().filter(|tool| self.offers(&**tool))
+    }
+
+    /// Lists its prompts; none if they are not offered.
+    pub(crate) async fn prompts(&self) -> Result<Vec<PromptInfo>, ToolError> {
+        match self.prompt_reader() {
+            Some(_) => self.server.prompts().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn offers(&self, tool: &dyn Tool) -> bool {
+        self.tools.iter().any(|offered| offered.spec().name == tool.spec().name)
     }
 
     /// Tools that are not offered because something is wrong with them.

@@ -319,6 +319,16 @@ impl McpServer {
         called.map_err(|error| error.of_call(name))
     }
 
+    /// Lists the prompts, which belong to `definition`.
+    pub(super) async fn list_prompts(
+        &self,
+        definition: &Definition,
+        limit: Duration,
+    ) -> Result<Result<Vec<Value>, ServerError>, ToolError> {
+        let live = self.live(definition).await?;
+        Ok(live.session.list("prompts/list", "prompts", limit).await)
+    }
+
     /// Returns the running server with the definitions of the start, started again if it ended.
     async fn live(&self, definition: &Definition) -> Result<Arc<Live>, ToolError> {
         let mut state = self.state.lock().await;

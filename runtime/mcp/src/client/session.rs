@@ -56,8 +56,13 @@ impl Session {
         if discover {
             let limit = limit / DISCOVER_SHARE;
             session.link.set_version(Some(session.version));
-            let ask = Ask::new("server/discover", json!({}), limit);
-            match session.ask(ask).await {
+            let ask = || Ask::new("server/discover", json!({}), limit);
+            let mut discovered = session.ask(ask()).await;
+            // A server that refuses a version names others. There is one to try again with.
+            if let Err(ServerError::Answered { code: -32022, .. }) = &discovered {
+                discovered = session.ask(ask()).await;
+            }
+            match discovered {
                 Ok(mut result) if supports(&result, Version::V2026_07_28) => {
                     session.capabilities = result["capabilities"].take();
                     if session.capabilities["tools"]["listChanged"] == true {
