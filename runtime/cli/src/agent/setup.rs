@@ -84,7 +84,7 @@ pub(crate) async fn assemble(
     let approvals = components.approvals(&settings, environment);
 
     let is_kept = store.is_some();
-    let mut all_known = components.servers.known();
+    let mut all_known = components.servers.known(environment);
     all_known.extend(known(&components.loaded, &findings, &settings, environment)?);
     let approver = TerminalApprover::new(environment, console, all_known, is_kept);
     let is_attended = approver.is_some();
@@ -187,7 +187,7 @@ pub(crate) async fn sole(
     let components = components.await?;
     let findings = components.check(is_locked, environment, console)?;
     let approvals = components.approvals(settings, environment);
-    let mut all_known = components.servers.known();
+    let mut all_known = components.servers.known(environment);
     all_known.extend(known(&components.loaded, &findings, settings, environment)?);
     let agent = subagents::build(
         wanted,
@@ -250,9 +250,9 @@ impl Components {
         is_locked: bool,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let (settings, environment) = (loader.settings, loader.environment);
+        let environment = loader.environment;
         let hooks = loader.hooks().await?;
-        let mut servers = Servers::start(wanted, &loaded, settings, environment, console).await?;
+        let mut servers = Servers::start(wanted, &loaded, loader, console).await?;
         if !is_locked {
             servers.withhold_changed(environment, console)?;
         }

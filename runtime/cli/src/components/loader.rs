@@ -11,7 +11,7 @@ use toolcell_core::suggest::nearest;
 use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
-    Component, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox,
+    Component, ComponentKind, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox,
 };
 
 use crate::components::buckets;
@@ -70,6 +70,13 @@ pub(crate) struct LoadedHook {
     pub(crate) component: HookComponent,
     /// The hook under this policy, with the name, guard flag and order of its settings.
     pub(crate) hook: Arc<dyn Hook>,
+}
+
+/// Loaded program, ready to be started.
+pub(crate) struct Program {
+    pub(crate) component: Component,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) secrets: Secrets,
 }
 
 /// Component loaded for inspection: tools, a hook, or both.
@@ -240,6 +247,27 @@ impl<'a> ComponentLoader<'a> {
             None
         };
         Ok(Inspected { tools, hook })
+    }
+
+    /// Loads a program that is to run on, with its policy and its secrets.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be loaded, or is no program.
+    pub(crate) async fn program(&self, settings: &ToolSettings) -> Result<Program, Failure> {
+        let settings = &settings.denying(&self.settings.deny);
+        let policy = self.policy(settings)?;
+        let component = self.component(settings).await?;
+        if component.kind() != ComponentKind::Program {
+            let failure = Failure::new(Exit::Config, text!("`{}` is no program", component.label()));
+            return Err(failure
+                .why("it does not export `wasi:cli/run`")
+                .hint("use a component that has tools of its own as `[tools.NAME]`"));
+        }
+        Ok(Program {
+            component,
+            policy,
+            secrets: self.secrets_of(settings)?,
+        })
     }
 
     /// Builds the policy of a component, once all components of the command are found. With `--scratch`, its changes are redirected.

@@ -15,7 +15,7 @@ const MAX_LINES: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockedServer {
-    /// Its command line or address.
+    /// Its command line or address, with the bytes and the grants of its component.
     command: String,
     /// Its tools by their names here.
     tools: BTreeMap<String, LockedDefinition>,
@@ -50,7 +50,7 @@ impl LockedServer {
     pub(crate) fn of(running: &Running) -> Self {
         let tools = running.tools.iter().map(|tool| tool.spec());
         Self {
-            command: running.settings.address(),
+            command: running.identity(),
             tools: tools
                 .map(|spec| (spec.name.to_string(), LockedDefinition::of(spec)))
                 .collect(),
