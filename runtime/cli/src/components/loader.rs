@@ -108,7 +108,15 @@ impl<'a> ComponentLoader<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let mut loader = Self::with(environment, settings, sandbox::start(environment, console)?)?;
+        let limits = settings.buckets.iter();
+        let limits = limits
+            .map(|(name, limits)| (name.clone(), limits.value))
+            .collect();
+        let mut loader = Self::with(
+            environment,
+            settings,
+            sandbox::start(environment, limits, console)?,
+        )?;
         loader.trust = Trust::new(environment, Some(console));
         Ok(loader)
     }

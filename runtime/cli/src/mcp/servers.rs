@@ -3,6 +3,7 @@
 //! A server that does not start is a warning, unless it is required: a run goes on without its tools.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::once;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -27,6 +28,9 @@ use crate::mcp::lock::{Difference, LockedServer};
 use crate::mcp::start::{Started, start};
 use crate::ui::render::Console;
 use crate::ui::terminal::{ShownUrl, Text, text};
+
+/// Maximum number of warnings about the tools of a server at its start, so that they do not scroll away everything else.
+const MAX_WARNINGS: usize = 8;
 
 /// Servers that run. Dropping them ends their processes.
 #[derive(Default)]
@@ -148,21 +152,22 @@ impl Servers {
                 continue;
             };
             let mut withheld: BTreeSet<String> = BTreeSet::new();
+            let mut warnings = Vec::new();
             for Difference { tool, what, lines } in locked.differences(&LockedServer::of(running)) {
                 // A changed command is what the user wrote.
                 let Some(tool) = tool else { continue };
-                console.note(text!(
+                let warning = text!(
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} since `{}` was written",
                     tool,
                     running.settings.name,
                     what,
                     lock::FILE
-                ));
-                for line in lines {
-                    console.note(text!("  {}", line));
-                }
+                );
+                let lines = lines.into_iter().map(|line| text!("  {}", line));
+                warnings.push(once(warning).chain(lines).collect());
                 withheld.insert(tool);
             }
+            warn(&running.settings.name, warnings, console);
             running
                 .tools
                 .retain(|tool| !withheld.contains(tool.spec().name.as_str()));
@@ -200,28 +205,30 @@ impl Servers {
             ..
         } in &mut self.0
         {
-            for left in server.left_out() {
-                console.note(text!(
+            let left_out = server.left_out().iter().map(|left| {
+                vec![text!(
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {}",
                     left.tool,
                     settings.name,
                     left.reason
-                ));
-            }
+                )]
+            });
+            let mut warnings: Vec<_> = left_out.collect();
             tools.retain(|tool| {
                 let name = tool.spec().name.to_string();
                 let Some(owner) = taken.get(&name) else {
                     taken.insert(name, format!("the MCP server `{}`", settings.name));
                     return true;
                 };
-                console.note(text!(
+                warnings.push(vec![text!(
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} has a tool of this name",
                     name,
                     settings.name,
                     owner
-                ));
+                )]);
                 false
             });
+            warn(&settings.name, warnings, console);
         }
     }
 
@@ -236,6 +243,21 @@ impl Servers {
             let specs = running.tools.iter().map(|tool| tool.spec());
             running.findings = tool_lint::findings_in_component(specs, &all);
         }
+    }
+}
+
+/// Shows the first warnings about tools of a server, each of several lines, and the number of the others.
+fn warn(server: &str, warnings: Vec<Vec<Text>>, console: &Console) {
+    let omitted = warnings.len().saturating_sub(MAX_WARNINGS);
+    for line in warnings.into_iter().take(MAX_WARNINGS).flatten() {
+        console.note(line);
+    }
+    if omitted > 0 {
+        console.note(text!(
+            "{} more warnings about this server; to see all its tools: toolcell mcp test {}",
+            omitted,
+            server
+        ));
     }
 }
 

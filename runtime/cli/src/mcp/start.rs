@@ -92,6 +92,7 @@ pub(crate) async fn start(
             })?;
             let launch = Launch {
                 program,
+                new_session: environment.session_child(),
                 arguments: process.arguments.iter().map(OsString::from).collect(),
                 environment: variables(process, &secrets, environment),
                 directory: process.directory.clone(),

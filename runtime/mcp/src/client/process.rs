@@ -1,4 +1,4 @@
-//! The process of a server, in a process group of its own, or a server inside of this process.
+//! The process of a server, in a process group or a session of its own, or a server inside of this process.
 
 use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
@@ -55,6 +55,9 @@ pub struct Launch {
     pub environment: Vec<(String, OsString)>,
     /// Its working directory.
     pub directory: PathBuf,
+    /// Program, with its first argument, that starts the program in its remaining arguments in a session of its own
+    /// (setsid(2)), so that it has no controlling terminal. Without it, the server is only in a process group of its own.
+    pub new_session: Option<(PathBuf, OsString)>,
 }
 
 /// The process of a server. Dropping it ends its process group.
@@ -72,7 +75,20 @@ impl Launch {
             program: self.program.display().to_string(),
             source: Arc::new(source),
         };
-        let mut child = Command::new(&self.program)
+        let mut command = match &self.new_session {
+            // The leader of a process group cannot start a session, which brings a group of its own.
+            Some((starter, first)) => {
+                let mut command = Command::new(starter);
+                command.arg(first).arg(&self.program);
+                command
+            }
+            None => {
+                let mut command = Command::new(&self.program);
+                command.process_group(0);
+                command
+            }
+        };
+        let mut child = command
             .args(&self.arguments)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -80,7 +96,6 @@ impl Launch {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;

@@ -6,6 +6,7 @@ use toolcell_core::{
 };
 
 use super::*;
+use crate::load::adapt;
 use crate::{Ability, Component, ComponentKind, Sandbox, SandboxOptions};
 
 /// A module for preview 1 whose `_start` has this body. Memory from 1024 to 65,536 is free for its data.
@@ -319,7 +320,9 @@ async fn adapted_module_counts_with_its_adapter() {
         })
         .unwrap()
     };
-    let size = crate::load::adapt::adapt(&bytes).unwrap().len() as u64;
+    let size = adapt::encode(&bytes, adapt::check(&bytes).unwrap())
+        .unwrap()
+        .len() as u64;
     assert!(size > bytes.len() as u64);
     assert!(of(size).load("a.wasm", &bytes).await.is_ok());
     let refused = of(size - 1).load("a.wasm", &bytes).await.unwrap_err();
