@@ -22,7 +22,7 @@ fn server() -> Vec<u8> {
     ];
     let call = [
         r#"{"jsonrpc":"2.0","id":"#,
-        r#"0,"result":{"content":[{"type":"text","text":""#,
+        r#","result":{"content":[{"type":"text","text":""#,
         "\"}]}}\n",
         "denied",
         "notes.md",
@@ -149,6 +149,22 @@ fn server_in_a_cell_reaches_what_is_granted() {
 }
 
 #[test]
+fn server_in_a_cell_is_added_by_a_command() {
+    let user = user("");
+    user.configure("");
+    let add = ["mcp", "add", "box", "--component", "server.wasm", "--grant", "read=."];
+    user.run(&[&add[..], &["--", "--fast"]].concat()).ended(0);
+    let shown = user.run(&["mcp", "list"]).ended(0).stdout;
+    assert!(shown.contains("server.wasm --fast"), "{shown}");
+    assert_eq!(called(&user)["content"][0]["text"], "milk");
+    std::fs::remove_file(user.work().join("server.wasm")).unwrap();
+    let shown = user.run(&["mcp", "list"]).ended(0).stdout;
+    assert!(shown.contains("there is no file"), "{shown}");
+    let refused = user.run(&["mcp", "add", "x", "--grant", "read=.", "--", "y"]).ended(2);
+    assert!(refused.stderr.contains("--component"), "{}", refused.stderr);
+}
+
+#[test]
 fn server_in_a_cell_has_limits() {
     let user = user("limits = { fuel = 100 }");
     let seen = user.run(&["mcp", "test", "box"]).ended(3);
@@ -184,6 +200,6 @@ fn lock_holds_the_bytes_and_grants_of_a_server_in_a_cell() {
     user.run(&["lock", "--tool", "box"]).ended(0);
     user.run_script(&["--tool", "box", "--locked"]).ended(0);
     configure(&user, "grants = [\"read=.\", \"write=.\"]");
-    let seen = user.run_script(&["--tool", "box", "--locked"]).ended(3);
-    assert!(seen.stderr.contains("its command or address changed"), "{}", seen.stderr);
+    let seen = user.run_script(&["--tool", "box", "--locked"]).ended(4);
+    assert!(seen.stderr.contains("its command, address or grants changed"), "{}", seen.stderr);
 }

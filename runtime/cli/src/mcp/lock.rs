@@ -68,7 +68,7 @@ impl LockedServer {
         if self.command != now.command {
             found.push(Difference {
                 tool: None,
-                what: "its command or address changed".into(),
+                what: "its command, address or grants changed".into(),
                 lines: vec![format!("- {}", self.command), format!("+ {}", now.command)],
             });
         }
@@ -187,7 +187,7 @@ mod tests {
             found,
             [
                 (
-                    line("its command or address changed"),
+                    line("its command, address or grants changed"),
                     vec![line("- x"), line("+ y")]
                 ),
                 (
