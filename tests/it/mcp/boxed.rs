@@ -10,7 +10,8 @@ use crate::support::cli_user::User;
 fn server() -> Vec<u8> {
     let answers = [
         json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}).to_string() + "\n",
-        json!({"jsonrpc": "2.0", "id": 2, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}}).to_string()
+        json!({"jsonrpc": "2.0", "id": 2, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}})
+            .to_string()
             + "\n",
         // A notification.
         String::new(),
@@ -41,7 +42,9 @@ fn server() -> Vec<u8> {
         .enumerate()
         .map(|(number, answer)| {
             let placed = place(answer);
-            format!("(if (i32.eq (local.get $n) (i32.const {number})) (then (call $write {placed}) (return)))\n")
+            format!(
+                "(if (i32.eq (local.get $n) (i32.const {number})) (then (call $write {placed}) (return)))\n"
+            )
         })
         .collect();
     let [before, after, end, denied, file] = call.map(&mut place);
@@ -118,7 +121,10 @@ fn server_in_a_cell_reaches_what_is_granted() {
     let granted = called(&user);
     assert_eq!(granted["content"][0]["text"], "milk", "{granted}");
     assert_eq!(
-        (&granted["receipt"]["server"], &granted["receipt"]["server_in_cell"]),
+        (
+            &granted["receipt"]["server"],
+            &granted["receipt"]["server_in_cell"]
+        ),
         (&json!("box"), &json!(true))
     );
     let shown = user.run_script(&["--tool", "box"]).ended(0);
@@ -141,7 +147,10 @@ fn server_in_a_cell_reaches_what_is_granted() {
     let denied = called(&user);
     assert_eq!(denied["content"][0]["text"], "denied", "{denied}");
     // Denials of the user hold for it, too.
-    configure(&user, "grants = [\"read=.\"]\n[[approval.rules]]\ntool = \"x\"\nverdict = \"ask\"");
+    configure(
+        &user,
+        "grants = [\"read=.\"]\n[[approval.rules]]\ntool = \"x\"\nverdict = \"ask\"",
+    );
     let file = user.home().join(".config/toolcell/config.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     user.configure(&format!("deny = [{:?}]\n{text}", user.work().join("notes.md")));
@@ -152,7 +161,15 @@ fn server_in_a_cell_reaches_what_is_granted() {
 fn server_in_a_cell_is_added_by_a_command() {
     let user = user("");
     user.configure("");
-    let add = ["mcp", "add", "box", "--component", "server.wasm", "--grant", "read=."];
+    let add = [
+        "mcp",
+        "add",
+        "box",
+        "--component",
+        "server.wasm",
+        "--grant",
+        "read=.",
+    ];
     user.run(&[&add[..], &["--", "--fast"]].concat()).ended(0);
     let shown = user.run(&["mcp", "list"]).ended(0).stdout;
     assert!(shown.contains("server.wasm --fast"), "{shown}");
@@ -160,7 +177,9 @@ fn server_in_a_cell_is_added_by_a_command() {
     std::fs::remove_file(user.work().join("server.wasm")).unwrap();
     let shown = user.run(&["mcp", "list"]).ended(0).stdout;
     assert!(shown.contains("there is no file"), "{shown}");
-    let refused = user.run(&["mcp", "add", "x", "--grant", "read=.", "--", "y"]).ended(2);
+    let refused = user
+        .run(&["mcp", "add", "x", "--grant", "read=.", "--", "y"])
+        .ended(2);
     assert!(refused.stderr.contains("--component"), "{}", refused.stderr);
 }
 
@@ -168,7 +187,10 @@ fn server_in_a_cell_is_added_by_a_command() {
 fn server_in_a_cell_has_limits() {
     let user = user("limits = { fuel = 100 }");
     let seen = user.run(&["mcp", "test", "box"]).ended(3);
-    for part in ["the MCP server `box` did not start", "stopped by a limit: 100 units of fuel"] {
+    for part in [
+        "the MCP server `box` did not start",
+        "stopped by a limit: 100 units of fuel",
+    ] {
         assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
     }
 }
@@ -191,7 +213,11 @@ fn server_that_is_no_program_does_not_start() {
     }
     user.configure("[mcp.box]\ncommand = \"x\"\ngrants = [\"read=.\"]\n");
     let seen = user.run(&["mcp", "list"]).ended(3);
-    assert!(seen.stderr.contains("cannot have `grants`: it is a process"), "{}", seen.stderr);
+    assert!(
+        seen.stderr.contains("cannot have `grants`: it is a process"),
+        "{}",
+        seen.stderr
+    );
 }
 
 #[test]
@@ -201,5 +227,9 @@ fn lock_holds_the_bytes_and_grants_of_a_server_in_a_cell() {
     user.run_script(&["--tool", "box", "--locked"]).ended(0);
     configure(&user, "grants = [\"read=.\", \"write=.\"]");
     let seen = user.run_script(&["--tool", "box", "--locked"]).ended(4);
-    assert!(seen.stderr.contains("its command, address or grants changed"), "{}", seen.stderr);
+    assert!(
+        seen.stderr.contains("its command, address or grants changed"),
+        "{}",
+        seen.stderr
+    );
 }

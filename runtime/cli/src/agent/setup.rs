@@ -171,10 +171,12 @@ pub(crate) async fn sole(
     };
     let prices = chosen().map_err(|failure| subagents::of(wanted, failure))?;
     let loader = ComponentLoader::open(environment, settings, console)?;
-    let names: Option<Vec<String>> = (wanted.tools.as_ref())
-        .map(|names| names.iter().map(|name| name.value.clone()).collect());
+    let names: Option<Vec<String>> =
+        (wanted.tools.as_ref()).map(|names| names.iter().map(|name| name.value.clone()).collect());
     let components = match names {
-        Some(names) if names.is_empty() => Components::with(&loader, (Vec::new(), 0), Vec::new(), is_locked, console),
+        Some(names) if names.is_empty() => {
+            Components::with(&loader, (Vec::new(), 0), Vec::new(), is_locked, console)
+        }
         names => {
             let (named, servers) = servers::select(&names.unwrap_or_default(), settings);
             let loaded = match (wanted.tools.is_some(), named.is_empty()) {

@@ -11,7 +11,8 @@ use toolcell_core::suggest::nearest;
 use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
-    Component, ComponentKind, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox,
+    Component, ComponentKind, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError,
+    Sandbox,
 };
 
 use crate::components::buckets;
@@ -73,7 +74,7 @@ pub(crate) struct LoadedHook {
 }
 
 /// Loaded program, ready to be started.
-pub(crate) struct Program {
+pub(crate) struct LoadedProgram {
     pub(crate) component: Component,
     pub(crate) policy: Arc<Policy>,
     pub(crate) secrets: Secrets,
@@ -261,7 +262,7 @@ impl<'a> ComponentLoader<'a> {
     ///
     /// # Errors
     /// Returns an error if it cannot be loaded, or is no program.
-    pub(crate) async fn program(&self, settings: &ToolSettings) -> Result<Program, Failure> {
+    pub(crate) async fn program(&self, settings: &ToolSettings) -> Result<LoadedProgram, Failure> {
         let settings = &settings.denying(&self.settings.deny);
         let policy = self.policy(settings)?;
         let component = self.component(settings).await?;
@@ -271,7 +272,7 @@ impl<'a> ComponentLoader<'a> {
                 .why("it does not export `wasi:cli/run`")
                 .hint("use a component that has tools of its own as `[tools.NAME]`"));
         }
-        Ok(Program {
+        Ok(LoadedProgram {
             component,
             policy,
             secrets: self.secrets_of(settings)?,
@@ -340,7 +341,11 @@ impl<'a> ComponentLoader<'a> {
 
     /// Puts another component, or none, in the place of one that was loaded, and returns that. Without one, the next use loads
     /// it from its source.
-    pub(crate) fn exchange(&self, settings: &ToolSettings, component: Option<Component>) -> Option<Component> {
+    pub(crate) fn exchange(
+        &self,
+        settings: &ToolSettings,
+        component: Option<Component>,
+    ) -> Option<Component> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(settings);
         match component {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use toolcell_core::Receipt;
 use toolcell_core::tool::{CallObserver, LogLine, LogSource};
-use toolcell_mcp::client::{Inside, McpServer, Options, OutputTail, StartError};
 use toolcell_mcp::Identity;
+use toolcell_mcp::client::{InProcessServer, McpServer, Options, OutputTail, StartError};
 
-use crate::components::loader::Program;
+use crate::components::loader::LoadedProgram;
 
 /// Observer of a server in a cell: its standard error goes to the log of Toolcell.
 struct CellLog {
@@ -18,24 +18,41 @@ struct CellLog {
 impl CallObserver for CellLog {
     fn log(&self, line: LogLine) {
         let LogLine { source, message, .. } = line;
-        tracing::info!(server = self.server, ?source, line = message, "output of an MCP server");
+        tracing::info!(
+            server = self.server,
+            ?source,
+            line = message,
+            "output of an MCP server"
+        );
         if source != LogSource::Backtrace {
             self.errors.push(message);
         }
     }
 
     fn receipt(&self, receipt: Receipt) {
-        let Receipt { fuel, peak_memory, .. } = receipt;
-        tracing::info!(server = self.server, fuel, peak_memory, "an MCP server in a cell ended");
+        let Receipt {
+            fuel, peak_memory, ..
+        } = receipt;
+        tracing::info!(
+            server = self.server,
+            fuel,
+            peak_memory,
+            "an MCP server in a cell ended"
+        );
         for denial in &receipt.denials {
-            tracing::warn!(server = self.server, what = denial.what, target = denial.target, "denied");
+            tracing::warn!(
+                server = self.server,
+                what = denial.what,
+                target = denial.target,
+                "denied"
+            );
         }
     }
 }
 
 /// Starts a program as a server, and again when it has ended.
 pub(super) async fn start(
-    program: Program,
+    program: LoadedProgram,
     arguments: Vec<String>,
     options: Options,
     identity: Identity,
@@ -55,11 +72,11 @@ pub(super) async fn start(
             observer,
         );
         let running = running.map_err(|error| error.to_string())?;
-        Ok(Inside {
+        Ok(InProcessServer {
             stream: Box::new(running.stream),
             guard: Box::new(running.cell),
             errors,
         })
     };
-    McpServer::inside(start, options, identity).await
+    McpServer::in_process(start, options, identity).await
 }

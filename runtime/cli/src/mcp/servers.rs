@@ -132,7 +132,12 @@ impl Servers {
     pub(crate) fn known(&self, environment: &Environment) -> BTreeMap<String, Known> {
         let known = self.0.iter().flat_map(|running| {
             let tools = running.tools.iter();
-            tools.map(|tool| (tool.spec().name.to_string(), running.known(tool.as_ref(), environment)))
+            tools.map(|tool| {
+                (
+                    tool.spec().name.to_string(),
+                    running.known(tool.as_ref(), environment),
+                )
+            })
         });
         known.collect()
     }
@@ -278,7 +283,9 @@ impl Running {
         let address = self.settings.address();
         match (&self.settings.transport, &self.digest) {
             (Transport::Cell { component, .. }, Some(digest)) => {
-                let grants: Vec<String> = (component.grants.iter()).map(|line| line.grant.to_string()).collect();
+                let grants: Vec<String> = (component.grants.iter())
+                    .map(|line| line.grant.to_string())
+                    .collect();
                 format!("{address} ({digest}, grants: [{}])", grants.join(", "))
             }
             _ => address,
@@ -304,7 +311,9 @@ impl Running {
     }
 
     fn offers(&self, tool: &dyn Tool) -> bool {
-        self.tools.iter().any(|offered| offered.spec().name == tool.spec().name)
+        self.tools
+            .iter()
+            .any(|offered| offered.spec().name == tool.spec().name)
     }
 
     /// Tools that are not offered because something is wrong with them.
@@ -330,11 +339,14 @@ impl Running {
         let digest = |value: serde_json::Value| Digest::of(value.to_string().as_bytes());
         let (what, access, reach) = match &settings.transport {
             Transport::Cell { component, arguments } => {
-                let grants: Vec<String> = (component.grants.iter()).map(|line| line.grant.to_string()).collect();
+                let grants: Vec<String> = (component.grants.iter())
+                    .map(|line| line.grant.to_string())
+                    .collect();
                 let digest = self.digest.map(|digest| digest.to_string());
                 let reach = (component.grants.iter()).map(|line| question::of_grant(line, environment));
                 let reach = match component.grants.is_empty() {
-                    true => "compute and keep what it is sent: it is an MCP server in a cell, without grants".into(),
+                    true => "compute and keep what it is sent: it is an MCP server in a cell, without grants"
+                        .into(),
                     false => text!("as an MCP server in a cell: {}", Text::join(reach, "; ")),
                 };
                 (

@@ -24,7 +24,7 @@ pub enum ServerError {
     },
     /// The server inside of this process could not be started.
     #[error("{0}")]
-    Inside(String),
+    InProcess(String),
     /// The server closed its output, or could not be written to.
     #[error("the server ended{}", status.as_ref().map_or_else(String::new, |status| format!(" ({status})")))]
     Ended {
@@ -112,7 +112,7 @@ impl ServerError {
             | Self::Invalid { reason: text, .. }
             | Self::Version(text)
             | Self::Unreachable(text)
-            | Self::Inside(text)
+            | Self::InProcess(text)
             | Self::Ended { status: Some(text) } => *text = redactor.text(text).into_owned(),
             // Without words of the server.
             Self::Spawn { .. }
@@ -171,7 +171,7 @@ impl ServerError {
                     "the MCP server `{server}` ended during the call; whether the call had an effect is unknown"
                 ),
             },
-            Self::Spawn { .. } | Self::Inside(_) | Self::Version(_) => ToolError::Unavailable {
+            Self::Spawn { .. } | Self::InProcess(_) | Self::Version(_) => ToolError::Unavailable {
                 message: format!("the MCP server `{server}` could not be started"),
             },
             Self::Unreachable(_) => ToolError::Unavailable {

@@ -354,7 +354,11 @@ impl Drop for Forget<'_> {
     fn drop(&mut self) {
         let waiting = self.link.shared.lock().waiting.remove(&self.id);
         // Without a session, the end of the answer is the cancellation.
-        let is_told = self.link.http.as_ref().is_none_or(|http| !http.cancels_by_closing());
+        let is_told = self
+            .link
+            .http
+            .as_ref()
+            .is_none_or(|http| !http.cancels_by_closing());
         // Requests of the handshake cannot be cancelled.
         if is_told
             && waiting.is_some_and(|waiting| !matches!(waiting.method, "initialize" | "server/discover"))

@@ -44,7 +44,7 @@ pub use error::ServerError;
 pub use http::{MAX_STREAM_BYTES, Remote, RemoteError, check_header_name, check_url};
 pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
 pub use pending::MAX_UNASKED;
-pub use process::{Inside, Launch, MAX_OUTPUT_TAIL, OutputTail, Stream, end_all_processes};
+pub use process::{ByteStream, InProcessServer, Launch, MAX_OUTPUT_TAIL, OutputTail, end_all_processes};
 pub use resources::{MAX_ENTRIES, PromptInfo};
 pub use server::{MAX_RESTART_DELAY, McpServer, Options, RESTART_DELAY, StartError};
 pub use session::MAX_PAGES;

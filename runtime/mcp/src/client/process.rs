@@ -119,7 +119,7 @@ impl Launch {
         Ok(Streams {
             input: Box::new(input.ok_or_else(missing)?),
             output: Box::new(output.ok_or_else(missing)?),
-            program: Some(Program::Process(process)),
+            program: Some(ServerProgram::Process(process)),
         })
     }
 }
@@ -180,9 +180,9 @@ impl Drop for Process {
 }
 
 /// Server that runs inside of this process.
-pub struct Inside {
+pub struct InProcessServer {
     /// Its output to read, and its input to write.
-    pub stream: Box<dyn Stream>,
+    pub stream: Box<dyn ByteStream>,
     /// Ends the server when it is dropped.
     pub guard: Box<dyn Any + Send + Sync>,
     /// The end of what it writes to its standard error.
@@ -190,9 +190,9 @@ pub struct Inside {
 }
 
 /// Stream in both directions.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for S {}
 
 /// The end of an output, of at most [`MAX_OUTPUT_TAIL`] bytes.
 #[derive(Clone, Default)]
@@ -210,17 +210,17 @@ impl OutputTail {
 }
 
 /// A server that was started: a process, or one inside of this one. Dropping it ends it.
-pub(super) enum Program {
+pub(super) enum ServerProgram {
     Process(Process),
-    Inside(Box<dyn Any + Send + Sync>, OutputTail),
+    InProcess(Box<dyn Any + Send + Sync>, OutputTail),
 }
 
-impl Program {
+impl ServerProgram {
     /// Ends a program whose output was closed. Returns its exit status, and the end of its standard error.
     pub(super) async fn after_end(self) -> (Option<String>, String) {
         match self {
             Self::Process(process) => process.after_end().await,
-            Self::Inside(_guard, errors) => {
+            Self::InProcess(_guard, errors) => {
                 // What it says about its end comes with its end.
                 tokio::time::sleep(EXIT_GRACE).await;
                 (None, errors.text())
@@ -232,7 +232,7 @@ impl Program {
     pub(super) async fn end(self) {
         match self {
             Self::Process(process) => process.end().await,
-            Self::Inside(guard, _) => drop(guard),
+            Self::InProcess(guard, _) => drop(guard),
         }
     }
 
@@ -240,19 +240,19 @@ impl Program {
     pub(super) fn tail(&self) -> String {
         match self {
             Self::Process(process) => process.tail(),
-            Self::Inside(_, errors) => errors.text(),
+            Self::InProcess(_, errors) => errors.text(),
         }
     }
 }
 
-impl Inside {
+impl InProcessServer {
     /// Returns its streams as those of a process.
     pub(super) fn streams(self) -> Streams {
         let (input, output) = tokio::io::split(self.stream);
         Streams {
             input: Box::new(input),
             output: Box::new(output),
-            program: Some(Program::Inside(self.guard, self.errors)),
+            program: Some(ServerProgram::InProcess(self.guard, self.errors)),
         }
     }
 }

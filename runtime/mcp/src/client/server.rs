@@ -18,7 +18,7 @@ use super::elicitation::{Asking, Elicitor};
 use super::error::ServerError;
 use super::http::{Endpoint, Remote};
 use super::link::Link;
-use super::process::{Inside, Launch, Program};
+use super::process::{InProcessServer, Launch, ServerProgram};
 use super::session::Session;
 use super::tool::ServerTool;
 use crate::server::Identity;
@@ -82,7 +82,7 @@ impl Options {
 pub(super) struct Streams {
     pub(super) input: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) output: Box<dyn AsyncWrite + Send + Unpin>,
-    pub(super) program: Option<Program>,
+    pub(super) program: Option<ServerProgram>,
 }
 
 /// Connection to a server.
@@ -130,7 +130,7 @@ struct State {
 
 struct Live {
     session: Session,
-    program: StdMutex<Option<Program>>,
+    program: StdMutex<Option<ServerProgram>>,
 }
 
 impl McpServer {
@@ -156,14 +156,14 @@ impl McpServer {
     ///
     /// # Errors
     /// As [`McpServer::start`].
-    pub async fn inside(
-        start: impl Fn() -> Result<Inside, String> + Send + Sync + 'static,
+    pub async fn in_process(
+        start: impl Fn() -> Result<InProcessServer, String> + Send + Sync + 'static,
         options: Options,
         identity: Identity,
     ) -> Result<Arc<Self>, StartError> {
         let connect = move || {
-            let inside = start().map_err(ServerError::Inside)?;
-            Ok(Connection::Streams(inside.streams()))
+            let server = start().map_err(ServerError::InProcess)?;
+            Ok(Connection::Streams(server.streams()))
         };
         Self::connect(Box::new(connect), options, identity).await
     }
@@ -452,13 +452,13 @@ impl McpServer {
 }
 
 impl Live {
-    fn take_program(&self) -> Option<Program> {
+    fn take_program(&self) -> Option<ServerProgram> {
         self.program.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Adds what the program tells about its end.
-async fn failed(error: ServerError, program: Option<Program>) -> StartError {
+async fn failed(error: ServerError, program: Option<ServerProgram>) -> StartError {
     match (error, program) {
         (ServerError::Ended { .. }, Some(program)) => {
             let (status, output) = program.after_end().await;

@@ -408,7 +408,9 @@ async fn program_that_runs_on_ends_with_its_cell_or_a_limit() {
     assert_eq!(limited.stream.read(&mut [0]).await.unwrap(), 0);
     let is_told = || {
         let lines = told.lines.lock().unwrap();
-        lines.iter().any(|line| line.starts_with("stopped by a limit: 1000000 units of fuel"))
+        lines
+            .iter()
+            .any(|line| line.starts_with("stopped by a limit: 1000000 units of fuel"))
     };
     while !is_told() {
         tokio::task::yield_now().await;

@@ -103,9 +103,10 @@ pub(crate) fn problem(server: &McpSettings) -> Option<Text> {
             Some(text!("there is no program `{}` in PATH", process.command))
         }
         Transport::Cell { component, .. } => match &component.component {
-            ComponentSource::File(path) if !path.value.is_file() => {
-                Some(text!("there is no file `{}`", path.value.to_string_lossy().into_owned()))
-            }
+            ComponentSource::File(path) if !path.value.is_file() => Some(text!(
+                "there is no file `{}`",
+                path.value.to_string_lossy().into_owned()
+            )),
             _ => None,
         },
         _ => None,

@@ -15,10 +15,10 @@ use toolcell_core::event::DataFlow;
 
 use crate::components::data_flow;
 use crate::config::file::{BindingTable, LimitsTable};
-use crate::config::{ComponentSource, Settings};
 use crate::config::names::TakenNames;
 use crate::config::source::{Origin, Source, Sourced};
 use crate::config::units::Span;
+use crate::config::{ComponentSource, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};

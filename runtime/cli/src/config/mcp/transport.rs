@@ -329,9 +329,9 @@ impl Transport {
                 secrets.collect()
             }
             Self::Http { headers, .. } => headers.values().filter_map(HeaderValue::secret).collect(),
-            Self::Cell { component, .. } => {
-                (component.bindings.iter()).map(|binding| binding.name.as_str()).collect()
-            }
+            Self::Cell { component, .. } => (component.bindings.iter())
+                .map(|binding| binding.name.as_str())
+                .collect(),
         }
     }
 }

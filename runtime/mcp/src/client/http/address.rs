@@ -198,13 +198,22 @@ pub(in crate::client) fn check_parameters(schema: &Value) -> Result<(), String> 
     let mut names = Vec::new();
     let properties = schema.get("properties").and_then(Value::as_object);
     for (property, schema) in properties.into_iter().flatten() {
-        let Some(name) = schema.get(IN_HEADER) else { continue };
-        let fail = |why: &str| Err(format!("its parameter `{}` cannot stand in a header: {why}", excerpt(property)));
-        let is_plain = |name: &&str| !name.is_empty() && HeaderName::try_from(format!("{PARAM}{name}")).is_ok();
+        let Some(name) = schema.get(IN_HEADER) else {
+            continue;
+        };
+        let fail = |why: &str| {
+            Err(format!(
+                "its parameter `{}` cannot stand in a header: {why}",
+                excerpt(property)
+            ))
+        };
+        let is_plain =
+            |name: &&str| !name.is_empty() && HeaderName::try_from(format!("{PARAM}{name}")).is_ok();
         let Some(name) = name.as_str().filter(is_plain) else {
             return fail("the header has no valid name");
         };
-        let is_primitive = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean" | "null"));
+        let is_primitive =
+            |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean" | "null"));
         let is_fit = match schema.get("type") {
             None => true,
             Some(Value::Array(kinds)) => kinds.iter().all(is_primitive),
@@ -324,17 +333,40 @@ mod tests {
     #[test]
     fn parameters_that_no_header_can_hold_are_refused() {
         let of = |properties: Value| check_parameters(&json!({ "properties": properties }));
-        let one = |kind: Value, name: Value| of(json!({"a": {"type": kind, "x-mcp-header": name}, "b": {"type": "object"}}));
-        for kind in [json!("string"), json!("integer"), json!("boolean"), json!(["string", "null"])] {
+        let one = |kind: Value, name: Value| {
+            of(json!({"a": {"type": kind, "x-mcp-header": name}, "b": {"type": "object"}}))
+        };
+        for kind in [
+            json!("string"),
+            json!("integer"),
+            json!("boolean"),
+            json!(["string", "null"]),
+        ] {
             assert_eq!(one(kind, json!("Region")), Ok(()));
         }
         assert_eq!(of(json!({"a": {"x-mcp-header": "A"}})), Ok(()));
         for name in ["", "a b", "a:b", "Région", "a\tb"] {
-            assert!(one(json!("string"), json!(name)).unwrap_err().contains("no valid name"), "{name}");
+            assert!(
+                one(json!("string"), json!(name))
+                    .unwrap_err()
+                    .contains("no valid name"),
+                "{name}"
+            );
         }
         assert!(one(json!("string"), json!(1)).is_err());
-        for kind in [json!("number"), json!("object"), json!("array"), json!("null"), json!(["string", "object"])] {
-            assert!(one(kind.clone(), json!("A")).unwrap_err().contains("is not a text"), "{kind}");
+        for kind in [
+            json!("number"),
+            json!("object"),
+            json!("array"),
+            json!("null"),
+            json!(["string", "object"]),
+        ] {
+            assert!(
+                one(kind.clone(), json!("A"))
+                    .unwrap_err()
+                    .contains("is not a text"),
+                "{kind}"
+            );
         }
         let twice = of(json!({
             "a": {"type": "string", "x-mcp-header": "My"}, "b": {"type": "string", "x-mcp-header": "my"},

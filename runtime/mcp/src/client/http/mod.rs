@@ -28,8 +28,8 @@ use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Received};
 use crate::version::Version;
 
-pub(super) use address::{check_parameters, parameters};
 pub use address::{Remote, RemoteError, check_header_name, check_url};
+pub(super) use address::{check_parameters, parameters};
 
 /// Maximum size of all events of one stream, in bytes: some messages of the maximum size. A stream that never ends is cut
 /// there.

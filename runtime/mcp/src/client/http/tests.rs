@@ -78,8 +78,13 @@ async fn version_that_was_refused_is_tried_once_more() {
         let scripted = Scripted::new(move |seen| {
             let is_one_less = |left: usize| left.checked_sub(1);
             match seen.does() {
-                "server/discover" if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_one_less).is_ok() => {
-                    let error = json!({"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}});
+                "server/discover"
+                    if left
+                        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_one_less)
+                        .is_ok() =>
+                {
+                    let error =
+                        json!({"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}});
                     let refusal = json!({"jsonrpc": "2.0", "id": seen.body["id"], "error": error});
                     response(400, JSON, refusal.to_string())
                 }
