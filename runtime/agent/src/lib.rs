@@ -46,5 +46,5 @@ pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};
 pub use session::{Session, TurnHandle, TurnStart};
 pub use sink::NullSink;
-pub use tools::guarded::{ApprovalHint, BudgetHint, ClientRules, guarded};
+pub use tools::guarded::{ApprovalHint, BudgetHint, ClientGuard, ClientRules};
 pub use tools::native::{FnTool, IntoCallResult};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::TurnOutcome;
+use toolcell_core::event::{DataFlow, TurnOutcome};
 use toolcell_core::{Event, EventSink, Message, StoreError};
 use tracing::Instrument as _;
 
@@ -47,6 +47,13 @@ pub struct TurnHandle {
 pub enum TurnStart {
     /// Starts with a user message.
     Message(Message),
+    /// Starts with a user message to which data from elsewhere is attached.
+    Attached {
+        /// The message.
+        message: Message,
+        /// Data flow of what is attached, which counts as that of calls does.
+        flow: DataFlow,
+    },
     /// Starts without a message: answers an unanswered message, continues after an answer, or starts the task in the
     /// instructions. For sessions created from saved messages.
     Proceed,
@@ -178,7 +185,7 @@ impl Session {
         sink: &dyn EventSink,
         caller: Arc<SubagentReceipt>,
     ) -> Result<TurnReport, AgentError> {
-        let input = self.begin(Message::user(task), false);
+        let input = self.begin(Message::user(task), false, DataFlow::default());
         self.drive(input, sink, CancellationToken::new(), Some(caller))
             .await
     }
@@ -216,16 +223,33 @@ impl Session {
     fn first_input(&self, start: TurnStart) -> Result<Input, AgentError> {
         let session = || self.id().to_owned();
         match (start, self.is_open()) {
-            (TurnStart::Message(_) | TurnStart::Proceed | TurnStart::Compact, true) => {
-                Err(AgentError::TurnOpen { session: session() })
-            }
+            (
+                TurnStart::Message(_) | TurnStart::Attached { .. } | TurnStart::Proceed | TurnStart::Compact,
+                true,
+            ) => Err(AgentError::TurnOpen { session: session() }),
             (TurnStart::Resume | TurnStart::Abandon, false) => Err(AgentError::NoTurn { session: session() }),
-            (TurnStart::Message(message @ Message::User { .. }), false) => Ok(self.begin(message, false)),
-            (TurnStart::Message(_), false) => Err(AgentError::NotAUserMessage { session: session() }),
+            (TurnStart::Message(message @ Message::User { .. }), false) => {
+                Ok(self.begin(message, false, DataFlow::default()))
+            }
+            (
+                TurnStart::Attached {
+                    message: message @ Message::User { .. },
+                    flow,
+                },
+                false,
+            ) => Ok(self.begin(message, false, flow)),
+            (TurnStart::Message(_) | TurnStart::Attached { .. }, false) => {
+                Err(AgentError::NotAUserMessage { session: session() })
+            }
             (TurnStart::Proceed, false) => Ok(match self.state.unanswered() {
-                Some(message) => self.begin(message, true),
-                None if self.state.messages.is_empty() => self.begin(Message::user(messages::BEGIN), false),
-                None => self.begin(Message::user(messages::CONTINUE), false),
+                Some(message) => self.begin(message, true, DataFlow::default()),
+                None => {
+                    let text = match self.state.messages.is_empty() {
+                        true => messages::BEGIN,
+                        false => messages::CONTINUE,
+                    };
+                    self.begin(Message::user(text), false, DataFlow::default())
+                }
             }),
             (TurnStart::Compact, false) => match summary::on_request(&self.state.messages) {
                 Some(_) => Ok(Input::Compact),
@@ -240,11 +264,12 @@ impl Session {
         }
     }
 
-    fn begin(&self, message: Message, unanswered: bool) -> Input {
+    fn begin(&self, message: Message, unanswered: bool, flow: DataFlow) -> Input {
         Input::Begin {
             message,
             provider: self.definition.provider.info().clone(),
             unanswered,
+            flow,
         }
     }
 

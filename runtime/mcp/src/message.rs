@@ -1,5 +1,7 @@
 //! Messages of JSON-RPC 2.0: parsed from one line, and written to one.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolcell_core::json::{MAX_ARGUMENT_DEPTH, kind_of, parse_nested};
@@ -129,6 +131,24 @@ impl RpcError {
 /// Prefix of a text of the client, short enough to be repeated in an error.
 pub(crate) fn excerpt(text: &str) -> &str {
     &text[..text.floor_char_boundary(100)]
+}
+
+/// Identifier of a request that came without one, because it came without JSON-RPC.
+pub(crate) const PLAIN_ID: RequestId = RequestId::Number(0);
+
+/// Beginning of a response with [`PLAIN_ID`].
+const PLAIN_RESPONSE: &[u8] = br#"{"jsonrpc":"2.0","id":0,"result":"#;
+
+/// Returns the place of the result in a response with [`PLAIN_ID`]; `None` for any other message.
+pub(crate) fn plain_result(response: &[u8]) -> Option<Range<usize>> {
+    let is_one = response.starts_with(PLAIN_RESPONSE) && response.ends_with(b"}");
+    is_one.then(|| PLAIN_RESPONSE.len()..response.len() - 1)
+}
+
+/// Parses a JSON value with the limits of a message.
+pub(crate) fn parse_value(text: &[u8]) -> Result<Value, RpcError> {
+    let text = std::str::from_utf8(text).map_err(|_| RpcError::parse("the body is not UTF-8"))?;
+    parse_nested(text, MAX_DEPTH).map_err(|error| RpcError::parse(error.to_string()))
 }
 
 /// Parses a line.

@@ -13,7 +13,7 @@ use crate::repository::workspace::root;
 use crate::support::cli_user::{Seen, User};
 
 /// Builds the example hooks of the SDK, once for all tests.
-fn built() -> &'static Path {
+pub(crate) fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let ready = Command::new(root().join("tests/wasm-target"))

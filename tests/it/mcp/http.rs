@@ -68,7 +68,7 @@ impl Host {
     }
 
     /// Calls a tool, and returns the status and the answer.
-    fn call(&self, tool: &str, arguments: Value, token: Option<&str>) -> (u16, Value) {
+    pub(super) fn call(&self, tool: &str, arguments: Value, token: Option<&str>) -> (u16, Value) {
         let mut answer = String::new();
         let mut stream = self.send(&call(tool, arguments), token);
         stream.read_to_string(&mut answer).unwrap();
@@ -80,6 +80,17 @@ impl Host {
             status,
             serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")),
         )
+    }
+
+    /// Reads what the server tells the user, up to a line with this part. Returns the line.
+    pub(super) fn wait_for(&mut self, part: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "{part}");
+            if line.contains(part) {
+                return line;
+            }
+        }
     }
 
     /// Stops the server as a service manager does, and returns what it told the user.

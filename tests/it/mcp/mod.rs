@@ -1,10 +1,14 @@
 //! `toolcell mcp serve`: each version of the protocol, grants, rules, cancellation, and what is refused.
 
+mod agent;
 mod asking;
+mod attaching;
+mod boxed;
 mod configured;
 mod http;
 mod install;
 mod over_http;
+mod reload;
 mod shipped;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};

@@ -90,3 +90,52 @@ fn token_of_a_server_over_http_is_a_secret() {
         user.run(command).ended(0);
     }
 }
+
+#[test]
+fn plain_endpoints_of_both_sides_fit_in_a_turn() {
+    let operator = User::new();
+    operator.file("notes.md", "one two three");
+    let host = Host::start(&operator, &["--tool", "text", "--grant", "read=.", "--plain"]);
+    let user = User::new();
+    let plain = format!(
+        "{NO_FLOW}[mcp.srv]\nurl = \"http://{}\"\nplain = true\n",
+        host.address
+    );
+    user.configure(&plain);
+    let script = json!({ "steps": [
+        { "calls": [{ "name": "srv_text_count", "arguments": { "path": "notes.md" } }] },
+        { "text": "Done." },
+    ] });
+    user.file("script.json", script.to_string());
+    let seen = user.run_script(&["--json", "--tool", "srv"]).ended(0);
+    let counted = result(&seen, "srv_text_count");
+    assert_eq!(counted["structured"]["words"], 3, "{counted}");
+    assert_eq!(counted["receipt"]["server"], "srv");
+    let tested = user.run(&["mcp", "test", "srv", "--json"]).ended(0).json();
+    assert_eq!(
+        (&tested["version"], &tested["transport"]),
+        (&json!("plain"), &json!("plain"))
+    );
+    let shown = user.run(&["mcp", "test", "srv"]).ended(0);
+    assert!(
+        shown.stdout.contains("plain endpoints, ready in"),
+        "{}",
+        shown.stdout
+    );
+    // The protocol has another path, and only the user opens the plain ones.
+    host.stop();
+    let host = Host::start(&operator, &["--tool", "text"]);
+    user.configure(&plain.replace(&plain_port(&plain), &plain_port(&host.address)));
+    let refused = user.run(&["mcp", "test", "srv"]).ended(3);
+    assert!(
+        refused.stderr.contains("`tools/list` and `tools/call` below it"),
+        "{}",
+        refused.stderr
+    );
+}
+
+/// The port of the first address of this machine in a text.
+fn plain_port(text: &str) -> String {
+    let behind = text.split_once("127.0.0.1:").unwrap().1;
+    behind.chars().take_while(char::is_ascii_digit).collect()
+}

@@ -14,6 +14,7 @@ use toolcell_core::{
 use super::reserve::{Exhausted, Ticket};
 use super::{Budget, Spent, most_of_call, without};
 use crate::approval::CheckStart;
+use crate::context::messages;
 use crate::driver::account::Account;
 
 /// Maximum size of the result of one call under a budget of bytes: the default limit of a cell's output.
@@ -38,6 +39,7 @@ struct Used {
 
 /// Call within the budget, as its observer. It is charged when it ends or is dropped.
 pub(crate) struct ClientCall {
+    tool: String,
     client: Arc<ClientBudget>,
     ticket: Ticket,
     grant: RemainingBudget,
@@ -57,12 +59,13 @@ impl ClientBudget {
         })
     }
 
-    /// Waits until a call with a tool that uses at most `most` may run. It is checked when its guest is about to start.
+    /// Waits until a call of a tool that uses at most `most` may run. It is checked when its guest is about to start.
     ///
     /// # Errors
     /// The reason, if the budget is used up.
     pub(crate) async fn begin(
         self: &Arc<Self>,
+        tool: &str,
         most: RemainingBudget,
         observer: Arc<dyn CallObserver>,
         check_start: Option<Box<CheckStart>>,
@@ -84,6 +87,7 @@ impl ClientBudget {
         used.since.get_or_insert_with(Instant::now);
         drop(used);
         Ok(Arc::new(ClientCall {
+            tool: tool.to_owned(),
             client: self.clone(),
             ticket,
             grant,
@@ -198,8 +202,17 @@ impl CallObserver for ClientCall {
         self.observer.nested(event);
     }
 
-    fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Decision> {
-        self.observer.ask(request)
+    fn ask(&self, mut request: ApprovalRequest) -> BoxFuture<'_, Decision> {
+        request.reason = messages::nested_approval(&self.tool, &request.reason);
+        Box::pin(async move {
+            match self.observer.ask(request).await {
+                // The session inside of the call could not be resumed.
+                Decision::Later => Decision::Deny {
+                    reason: Some(messages::CANNOT_WAIT.into()),
+                },
+                decision => decision,
+            }
+        })
     }
 }
 
@@ -224,7 +237,7 @@ mod tests {
             fuel: Some(fuel),
             ..RemainingBudget::NOTHING
         };
-        budget.begin(most, Arc::new(Unobserved), None).await
+        budget.begin("t", most, Arc::new(Unobserved), None).await
     }
 
     #[tokio::test]
@@ -256,11 +269,11 @@ mod tests {
 
     /// Remembers what it was told.
     #[derive(Default)]
-    struct Told(Mutex<Vec<&'static str>>);
+    struct Told(Mutex<Vec<String>>);
 
     impl Told {
-        fn note(&self, what: &'static str) {
-            self.0.lock().unwrap().push(what);
+        fn note(&self, what: &str) {
+            self.0.lock().unwrap().push(what.to_owned());
         }
     }
 
@@ -280,14 +293,19 @@ mod tests {
         fn nested(&self, _: &Event) {
             self.note("nested");
         }
+
+        fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Decision> {
+            self.note(&request.reason);
+            Box::pin(std::future::ready(Decision::Later))
+        }
     }
 
     #[tokio::test]
     async fn what_a_call_of_a_client_reports_reaches_its_observer() {
         let told = Arc::new(Told::default());
         let budget = ClientBudget::new(Budget::default());
-        let call = budget.begin(RemainingBudget::NOTHING, told.clone(), None).await;
-        let call = call.unwrap();
+        let call = budget.begin("agent", RemainingBudget::NOTHING, told.clone(), None);
+        let call = call.await.unwrap();
         call.log(LogLine {
             level: LogLevel::Info,
             source: LogSource::Log,
@@ -300,7 +318,21 @@ mod tests {
         });
         call.receipt(receipt(1));
         call.nested(&Event::StepStarted { step: 1 });
-        assert_eq!(*told.0.lock().unwrap(), ["log", "progress", "receipt", "nested"]);
+        // A session inside of the call cannot wait for a later decision.
+        let decided = call.ask(ApprovalRequest {
+            id: "1".into(),
+            tool: "inner".into(),
+            arguments: serde_json::Value::Null,
+            cause: toolcell_core::ApprovalCause::Rule,
+            reason: "a rule".into(),
+            places: Vec::new(),
+        });
+        let denied = Decision::Deny {
+            reason: Some(messages::CANNOT_WAIT.into()),
+        };
+        assert_eq!(decided.await, denied);
+        let expected = ["log", "progress", "receipt", "nested", "a rule, inside `agent`"];
+        assert_eq!(*told.0.lock().unwrap(), expected);
     }
 
     #[tokio::test]

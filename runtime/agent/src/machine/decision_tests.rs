@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use toolcell_core::event::{ReminderKind, TurnOutcome};
+use toolcell_core::event::{DataFlow, ReminderKind, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::place::PlaceKind;
 use toolcell_core::provider::{Completion, ProviderInfo, StopReason, Usage};
@@ -35,6 +35,7 @@ impl Session {
                 model: "m".into(),
             },
             unanswered: false,
+            flow: DataFlow::default(),
         });
         session.step(Input::Prompted {
             message: None,

@@ -108,6 +108,8 @@ pub enum Input {
         provider: ProviderInfo,
         /// The message is already at the end of the conversation.
         unanswered: bool,
+        /// Data flow of what is attached to the message.
+        flow: DataFlow,
     },
     /// Result of the hooks at the prompt.
     Prompted {
@@ -270,9 +272,10 @@ impl Step<'_> {
                     message,
                     provider,
                     unanswered,
+                    flow,
                 },
                 None,
-            ) => self.begin(message, provider, unanswered),
+            ) => self.begin(message, provider, unanswered, flow),
             (
                 Input::Prompted {
                     message,
@@ -328,7 +331,7 @@ impl Step<'_> {
         self.emit(Event::Notice { level, text });
     }
 
-    fn begin(&mut self, message: Message, provider: ProviderInfo, unanswered: bool) {
+    fn begin(&mut self, message: Message, provider: ProviderInfo, unanswered: bool, flow: DataFlow) {
         if self.state.turns == 0 && !self.state.messages.is_empty() {
             // The state has them already, the journal does not.
             let messages = self.state.messages.iter().map(|message| (**message).clone());
@@ -344,6 +347,11 @@ impl Step<'_> {
             message,
             unanswered,
         });
+        let flow = self.state.flow.union(flow);
+        if flow != self.state.flow {
+            let id = String::new();
+            self.emit(Event::FlowChanged { id, flow });
+        }
         self.effects.push(Effect::Prompt);
     }
 

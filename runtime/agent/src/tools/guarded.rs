@@ -26,45 +26,55 @@ pub type ApprovalHint = dyn Fn(&str, ApprovalCause) -> String + Send + Sync;
 /// Makes a hint for the user from what a client has used of its budget; `None` if there is nothing to say.
 pub type BudgetHint = dyn Fn(&Spent) -> Option<String> + Send + Sync;
 
-/// Restrictions of one client.
+/// Rules for the calls of some tools of a client.
 pub struct ClientRules {
     /// Approval rules and flow guard.
     pub approvals: Approvals,
     /// Data-flow labels of the tools, by name; a tool without an entry has none.
     pub flows: BTreeMap<String, DataFlow>,
-    /// Budget of all calls. Its time is that in which calls run.
-    pub budget: Budget,
     /// Hint for a call that needs approval and is refused, because its client cannot ask the user.
     pub approval_hint: Arc<ApprovalHint>,
     /// Hint for a call that the budget leaves nothing for.
     pub budget_hint: Arc<BudgetHint>,
 }
 
-/// Wraps the tools of one client. The data flow and the use of all calls of the returned tools count together, as those of
-/// a session do.
-///
-/// There are no hooks: a caller whose user configured some must not use this.
-pub fn guarded(tools: impl IntoIterator<Item = Arc<dyn Tool>>, rules: ClientRules) -> Vec<Arc<dyn Tool>> {
-    let client = Arc::new(Client {
-        budget: ClientBudget::new(rules.budget.clone()),
-        flow: Mutex::default(),
-        files: RwLock::default(),
-        rules,
-    });
-    let guard = |tool: Arc<dyn Tool>| -> Arc<dyn Tool> {
-        let flow = client.rules.flows.get(tool.spec().name.as_str());
-        Arc::new(Guarded {
-            flow: flow.copied().unwrap_or_default(),
-            tool,
-            client: client.clone(),
-        })
-    };
-    tools.into_iter().map(guard).collect()
+/// Budget and data flow of one client, which all of its calls share as those of a session do.
+pub struct ClientGuard(Arc<Client>);
+
+impl ClientGuard {
+    /// Creates the guard of a client that has called nothing. The time of `budget` is that in which calls run.
+    pub fn new(budget: Budget) -> Self {
+        Self(Arc::new(Client {
+            budget: ClientBudget::new(budget),
+            flow: Mutex::default(),
+            files: RwLock::default(),
+        }))
+    }
+
+    /// Wraps tools, so that their calls count together with those of all other tools that this guard has wrapped.
+    ///
+    /// There are no hooks: a caller whose user configured some must not use this, except for agents, which run their own.
+    pub fn tools(
+        &self,
+        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+        rules: ClientRules,
+    ) -> Vec<Arc<dyn Tool>> {
+        let rules = Arc::new(rules);
+        let guard = |tool: Arc<dyn Tool>| -> Arc<dyn Tool> {
+            let flow = rules.flows.get(tool.spec().name.as_str());
+            Arc::new(Guarded {
+                flow: flow.copied().unwrap_or_default(),
+                tool,
+                rules: rules.clone(),
+                client: self.0.clone(),
+            })
+        };
+        tools.into_iter().map(guard).collect()
+    }
 }
 
 /// State that the tools of a client share.
 struct Client {
-    rules: ClientRules,
     budget: Arc<ClientBudget>,
     /// Data flow of the calls so far.
     flow: Mutex<DataFlow>,
@@ -75,6 +85,7 @@ struct Client {
 struct Guarded {
     tool: Arc<dyn Tool>,
     flow: DataFlow,
+    rules: Arc<ClientRules>,
     client: Arc<Client>,
 }
 
@@ -98,7 +109,7 @@ impl Guarded {
         self.tool.spec().input.check_arguments(arguments)?;
         let places = self.tool.places(arguments);
         let flow = *self.client.flow();
-        let gate = (self.client.rules.approvals).gate(name, (arguments, &places), flow, self.flow, None);
+        let gate = (self.rules.approvals).gate(name, (arguments, &places), flow, self.flow, None);
         let Gate::Ask(cause, reason) = gate else {
             return Ok(None);
         };
@@ -127,7 +138,7 @@ impl Guarded {
         let places = self.tool.places(arguments);
         // Held over the decision, so that of two calls at once the second sees the flow of the first.
         let mut flow = self.client.flow();
-        let approvals = &self.client.rules.approvals;
+        let approvals = &self.rules.approvals;
         let then = approved.map(|approved| approved.flow);
         match approvals.gate(name, (arguments, &places), *flow, self.flow, then) {
             Gate::Open => {
@@ -144,7 +155,7 @@ impl Guarded {
             Gate::Ask(cause, reason) => {
                 return Err(ToolError::denied(
                     messages::no_approver(&reason),
-                    Some((self.client.rules.approval_hint)(name, cause)),
+                    Some((self.rules.approval_hint)(name, cause)),
                 ));
             }
         }
@@ -180,7 +191,7 @@ impl Tool for Guarded {
                 Ok(approved) => approved,
                 Err(error) => return CallResult::refused(error),
             };
-            let judges_arguments = self.client.rules.approvals.judges_arguments();
+            let judges_arguments = self.rules.approvals.judges_arguments();
             let _turn = match self.tool.changes_files() {
                 _ if !judges_arguments => (None, None),
                 true => (None, Some(self.client.files.write().await)),
@@ -200,11 +211,12 @@ impl Tool for Guarded {
                 unreachable!("it was made from an object");
             };
             let budget = &self.client.budget;
-            let begun = budget.begin(self.tool.max_use(), cx.observer.clone(), check_start);
+            let name = self.spec().name.as_str();
+            let begun = budget.begin(name, self.tool.max_use(), cx.observer.clone(), check_start);
             let observer = match begun.await {
                 Ok(observer) => observer,
                 Err(reason) => {
-                    let hint = (self.client.rules.budget_hint)(&budget.spent());
+                    let hint = (self.rules.budget_hint)(&budget.spent());
                     return CallResult::refused(ToolError::denied(messages::no_budget(&reason), hint));
                 }
             };
@@ -288,10 +300,13 @@ mod tests {
         ClientRules {
             approvals,
             flows: BTreeMap::new(),
-            budget: Budget::default(),
             approval_hint: Arc::new(|tool, cause| format!("{tool} {cause:?}")),
             budget_hint: Arc::new(|spent| Some(format!("{} calls", spent.calls))),
         }
+    }
+
+    fn guarded(tools: impl IntoIterator<Item = Arc<dyn Tool>>, rules: ClientRules) -> Vec<Arc<dyn Tool>> {
+        ClientGuard::new(Budget::default()).tools(tools, rules)
     }
 
     async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> CallResult {
@@ -634,11 +649,8 @@ mod tests {
                 fuel: Some(fuel),
                 ..Budget::default()
             };
-            let rules = ClientRules {
-                budget,
-                ..rules(Approvals::default())
-            };
-            let result = call(&guarded([inner], rules)[0], json!({"path": "x"})).await;
+            let tools = ClientGuard::new(budget).tools([inner], rules(Approvals::default()));
+            let result = call(&tools[0], json!({"path": "x"})).await;
             assert_eq!(result, CallResult::text(left), "{fuel}");
         }
     }
@@ -666,13 +678,8 @@ mod tests {
         };
         let long = "x".repeat(90);
         let tools = [tool("t", move |_| Ok(long.clone()))];
-        let client = guarded(
-            tools,
-            ClientRules {
-                budget: limits,
-                ..rules(Approvals::default())
-            },
-        );
+        let guard = ClientGuard::new(limits);
+        let client = guard.tools(tools, rules(Approvals::default()));
         assert_eq!(call(&client[0], json!({})).await.byte_len(), 90);
         let cut = call(&client[0], json!({})).await;
         assert!(cut.error.is_none() && cut.byte_len() < 90, "{cut:?}");
@@ -686,5 +693,29 @@ mod tests {
             error.for_model()
         );
         assert!(!error.for_model().contains("2 calls"), "{}", error.for_model());
+        // Tools in the place of others have no budget of their own.
+        let others = guard.tools([tool("u", |_| Ok("x".into()))], rules(Approvals::default()));
+        assert!(call(&others[0], json!({})).await.not_run);
+    }
+
+    #[tokio::test]
+    async fn tools_of_one_guard_share_the_data_flow_of_their_calls() {
+        let guard = ClientGuard::new(Budget::default());
+        let tools = |name: &str, flow: DataFlow| {
+            let approvals = Approvals {
+                flow: FlowGuard::Refuse,
+                ..Approvals::default()
+            };
+            let flows = BTreeMap::from([(name.to_owned(), flow)]);
+            let rules = ClientRules {
+                flows,
+                ..rules(approvals)
+            };
+            guard.tools([tool(name, |_| Ok("ran".into()))], rules)
+        };
+        let files = tools("files", flow(true, false, false));
+        assert!(call(&files[0], json!({})).await.error.is_none());
+        let web = tools("web", flow(false, true, true));
+        assert!(call(&web[0], json!({})).await.not_run);
     }
 }

@@ -17,7 +17,7 @@ use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::components::lock;
 use crate::components::selection;
 use crate::components::tool_lint;
-use crate::config::{self, Overrides, Settings};
+use crate::config::{self, AgentSettings, McpSettings, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
@@ -44,6 +44,8 @@ pub(crate) struct AgentSetup {
     pub(crate) logs: Option<Logs>,
     /// MCP servers of its tools.
     pub(crate) servers: Servers,
+    /// Approval rules of its calls.
+    pub(crate) approvals: Approvals,
     /// True if its sessions are saved.
     pub(crate) is_kept: bool,
     /// True if a user can be asked.
@@ -82,14 +84,14 @@ pub(crate) async fn assemble(
     let approvals = components.approvals(&settings, environment);
 
     let is_kept = store.is_some();
-    let mut all_known = components.servers.known();
+    let mut all_known = components.servers.known(environment);
     all_known.extend(known(&components.loaded, &findings, &settings, environment)?);
     let approver = TerminalApprover::new(environment, console, all_known, is_kept);
     let is_attended = approver.is_some();
 
     let of_project = project_instructions::accepted(&settings, environment, console).await?;
     let policy = loop_policy(&settings, settings.budget.budget(prices));
-    let rules = components.shared_rules(approvals);
+    let rules = components.shared_rules(approvals.clone());
     let mut agent = main_agent(model.provider, &settings, policy, &components, &rules).instructions(
         system_prompt::of_main(
             &settings,
@@ -127,10 +129,83 @@ pub(crate) async fn assemble(
         scratch: Scratch::of(scratch, &settings, environment)?,
         logs: Logs::open(settings.log.as_ref(), environment)?,
         servers: components.servers,
+        approvals,
         is_kept,
         is_attended,
         has_schema,
         key_source: model::key_source(&settings.provider),
+    })
+}
+
+/// An agent of `[agents]` that is called without a main one.
+pub(crate) struct SoleAgent {
+    /// The agent.
+    pub(crate) agent: Agent,
+    /// Its components.
+    pub(crate) loaded: Vec<Loaded>,
+    /// MCP servers of its tools.
+    pub(crate) servers: Servers,
+    /// Facts about each of its tools that a question shows.
+    pub(crate) known: BTreeMap<String, Known>,
+    /// Approval rules.
+    pub(crate) approvals: Approvals,
+    /// Budget of all calls of the agent together.
+    pub(crate) budget: Budget,
+}
+
+/// Sets up an agent of `[agents]` alone, under the rules and hooks of all agents.
+///
+/// # Errors
+/// Returns an error if its model or a tool cannot be used.
+pub(crate) async fn sole(
+    wanted: &AgentSettings,
+    is_locked: bool,
+    settings: &Settings,
+    environment: &Environment,
+    console: &Console,
+) -> Result<SoleAgent, Failure> {
+    let chosen = || {
+        let provider = subagents::provider(wanted, settings)?;
+        let model = model::choose(&provider, &settings.profiles, &settings.prices, environment)?;
+        prices::of(&model, &settings.budget, &settings.prices, environment)
+    };
+    let prices = chosen().map_err(|failure| subagents::of(wanted, failure))?;
+    let loader = ComponentLoader::open(environment, settings, console)?;
+    let names: Option<Vec<String>> =
+        (wanted.tools.as_ref()).map(|names| names.iter().map(|name| name.value.clone()).collect());
+    let components = match names {
+        Some(names) if names.is_empty() => {
+            Components::with(&loader, (Vec::new(), 0), Vec::new(), is_locked, console)
+        }
+        names => {
+            let (named, servers) = servers::select(&names.unwrap_or_default(), settings);
+            let loaded = match (wanted.tools.is_some(), named.is_empty()) {
+                (true, true) => (Vec::new(), 0),
+                _ => selection::load_for_agent(&loader, &named, &[], console).await?,
+            };
+            Components::with(&loader, loaded, servers, is_locked, console)
+        }
+    };
+    let components = components.await?;
+    let findings = components.check(is_locked, environment, console)?;
+    let approvals = components.approvals(settings, environment);
+    let mut all_known = components.servers.known(environment);
+    all_known.extend(known(&components.loaded, &findings, settings, environment)?);
+    let agent = subagents::build(
+        wanted,
+        settings,
+        (&components.loaded, components.mains),
+        &components.servers,
+        &components.shared_rules(approvals.clone()),
+        environment,
+    )?;
+    Ok(SoleAgent {
+        agent,
+        loaded: components.loaded,
+        servers: components.servers,
+        known: all_known,
+        approvals,
+        budget: settings.budget.budget(prices),
     })
 }
 
@@ -161,13 +236,25 @@ impl Components {
         let loader = ComponentLoader::open(environment, settings, console)?;
         let of_subagents = subagents::components(settings);
         let (components, wanted) = servers::select(named, settings);
-        let (loaded, mains) = match (named.is_empty(), components.is_empty()) {
+        let loaded = match (named.is_empty(), components.is_empty()) {
             // Only servers are named.
             (false, true) => selection::load_named(&loader, &of_subagents).await?,
             _ => selection::load_for_agent(&loader, &components, &of_subagents, console).await?,
         };
+        Self::with(&loader, loaded, wanted, is_locked, console).await
+    }
+
+    /// Adds the hooks to loaded components, and starts servers.
+    async fn with(
+        loader: &ComponentLoader<'_>,
+        (loaded, mains): (Vec<Loaded>, usize),
+        wanted: Vec<McpSettings>,
+        is_locked: bool,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let environment = loader.environment;
         let hooks = loader.hooks().await?;
-        let mut servers = Servers::start(wanted, &loaded, settings, environment, console).await?;
+        let mut servers = Servers::start(wanted, &loaded, loader, console).await?;
         if !is_locked {
             servers.withhold_changed(environment, console)?;
         }

@@ -73,30 +73,48 @@ pub(crate) fn offer(
     environment: &Environment,
 ) -> Result<AgentBuilder, Failure> {
     for agent in settings.agents.values() {
-        let own: Vec<&Loaded> = match &agent.tools {
-            None => loaded[..mains].iter().collect(),
-            Some(names) => loaded
-                .iter()
-                .filter(|loaded| names.iter().any(|name| name.value == loaded.settings.name))
-                .collect(),
-        };
-        let of_agent = |running: &&Running| match &agent.tools {
-            None => true,
-            Some(names) => names.iter().any(|name| name.value == running.settings.name),
-        };
-        let servers: Vec<&Running> = servers.iter().filter(of_agent).collect();
-        let built = one(agent, settings, &own, &servers, rules, environment).map_err(|failure| {
-            failure.why(text!(
-                "it is for the agent `{}`\n{}",
-                agent.name,
-                agent.origin.point_at()
-            ))
-        })?;
+        let built = build(agent, settings, (loaded, mains), servers, rules, environment)?;
         main = main
             .agent(&agent.name, &agent.description.value, &built)
             .map_err(|error| Failure::new(Exit::Config, "an agent cannot be offered").because(error))?;
     }
     Ok(main)
+}
+
+/// Builds a subagent. `loaded` and `mains` are as for [`offer`].
+///
+/// # Errors
+/// Returns an error if its model cannot be set up, or its tools cannot be offered together.
+pub(crate) fn build(
+    agent: &AgentSettings,
+    settings: &Settings,
+    (loaded, mains): (&[Loaded], usize),
+    servers: &Servers,
+    rules: &SharedRules,
+    environment: &Environment,
+) -> Result<Agent, Failure> {
+    let own: Vec<&Loaded> = match &agent.tools {
+        None => loaded[..mains].iter().collect(),
+        Some(names) => loaded
+            .iter()
+            .filter(|loaded| names.iter().any(|name| name.value == loaded.settings.name))
+            .collect(),
+    };
+    let of_agent = |running: &&Running| match &agent.tools {
+        None => true,
+        Some(names) => names.iter().any(|name| name.value == running.settings.name),
+    };
+    let servers: Vec<&Running> = servers.iter().filter(of_agent).collect();
+    one(agent, settings, &own, &servers, rules, environment).map_err(|failure| of(agent, failure))
+}
+
+/// Says for which subagent something failed.
+pub(crate) fn of(agent: &AgentSettings, failure: Failure) -> Failure {
+    failure.why(text!(
+        "it is for the agent `{}`\n{}",
+        agent.name,
+        agent.origin.point_at()
+    ))
 }
 
 /// Returns the settings of the provider of a subagent.

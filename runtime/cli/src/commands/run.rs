@@ -2,7 +2,6 @@
 
 use clap::Args;
 use toolcell_agent::TurnStart;
-use toolcell_core::Message;
 
 use crate::agent::setup;
 use crate::config::Overrides;
@@ -78,16 +77,16 @@ impl Run {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let (mut turns, message, continued) =
+        let (mut turns, start, continued) =
             match Box::pin(self.prepare(overrides, environment, console)).await {
                 Ok(prepared) => prepared,
                 Err(failure) => return Err(self.reported(failure, console)),
             };
         let ended = match &continued {
-            None => self.begin(&mut turns, message, environment).await,
+            None => self.begin(&mut turns, start, environment).await,
             Some((id, _mark)) => {
                 let mut session = turns.agent().load(id).await.map_err(store_failure)?;
-                turns.go_on(&mut session, Some(message)).await
+                turns.go_on(&mut session, Some(start)).await
             }
         };
         turns.stop_servers().await;
@@ -101,11 +100,11 @@ impl Run {
     async fn begin(
         &self,
         turns: &mut TurnRunner,
-        message: Message,
+        start: TurnStart,
         environment: &Environment,
     ) -> Result<Exit, Failure> {
         let (mut session, _mark) = turns.new_session(environment)?;
-        turns.turn(&mut session, TurnStart::Message(message)).await
+        turns.turn(&mut session, start).await
     }
 
     /// Sets up the agent. A session to be continued is found and marked first.
@@ -114,7 +113,7 @@ impl Run {
         overrides: Overrides,
         environment: &Environment,
         console: &Console,
-    ) -> Result<(TurnRunner, Message, Option<(String, Mark)>), Failure> {
+    ) -> Result<(TurnRunner, TurnStart, Option<(String, Mark)>), Failure> {
         let store = if self.no_session {
             None
         } else {
@@ -141,14 +140,16 @@ impl Run {
         // What the flags deny is not attached either.
         let mut with_flags = overrides.clone();
         self.agent.apply(&mut with_flags, environment)?;
-        let message = self
+        let draft = self
             .attach
             .message(&self.prompt, &with_flags, environment, console)?;
         let agent = setup::assemble(&self.agent, overrides, environment, console, store).await?;
         if !self.json {
             console.note(agent.note.clone());
         }
-        Ok((TurnRunner::new(agent, console, self.json), message, continued))
+        let turns = TurnRunner::new(agent, console, self.json);
+        let start = draft.start(turns.setup(), console).await?;
+        Ok((turns, start, continued))
     }
 
     /// Prints a failure as a JSON line, because a turn that did not start has no event to report it.

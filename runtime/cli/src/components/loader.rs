@@ -11,7 +11,8 @@ use toolcell_core::suggest::nearest;
 use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
-    Component, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox,
+    Component, ComponentKind, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError,
+    Sandbox,
 };
 
 use crate::components::buckets;
@@ -44,6 +45,14 @@ pub(crate) struct ComponentLoader<'a> {
 /// Name of a component, and its file if it is not built in.
 type ComponentKey = (String, Option<PathBuf>);
 
+fn key(settings: &ToolSettings) -> ComponentKey {
+    let file = match &settings.component {
+        ComponentSource::Shipped(_) => None,
+        ComponentSource::File(path) => Some(path.value.clone()),
+    };
+    (settings.name.clone(), file)
+}
+
 /// Loaded component with its policy.
 pub(crate) struct Loaded {
     /// Settings of the component.
@@ -62,6 +71,13 @@ pub(crate) struct LoadedHook {
     pub(crate) component: HookComponent,
     /// The hook under this policy, with the name, guard flag and order of its settings.
     pub(crate) hook: Arc<dyn Hook>,
+}
+
+/// Loaded program, ready to be started.
+pub(crate) struct LoadedProgram {
+    pub(crate) component: Component,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) secrets: Secrets,
 }
 
 /// Component loaded for inspection: tools, a hook, or both.
@@ -252,6 +268,27 @@ impl<'a> ComponentLoader<'a> {
         Ok(Inspected { tools, hook })
     }
 
+    /// Loads a program that is to run on, with its policy and its secrets.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be loaded, or is no program.
+    pub(crate) async fn program(&self, settings: &ToolSettings) -> Result<LoadedProgram, Failure> {
+        let settings = &settings.denying(&self.settings.deny);
+        let policy = self.policy(settings)?;
+        let component = self.component(settings).await?;
+        if component.kind() != ComponentKind::Program {
+            let failure = Failure::new(Exit::Config, text!("`{}` is no program", component.label()));
+            return Err(failure
+                .why("it does not export `wasi:cli/run`")
+                .hint("use a component that has tools of its own as `[tools.NAME]`"));
+        }
+        Ok(LoadedProgram {
+            component,
+            policy,
+            secrets: self.secrets_of(settings)?,
+        })
+    }
+
     /// Builds the policy of a component, once all components of the command are found. With `--scratch`, its changes are redirected.
     fn policy(&self, settings: &ToolSettings) -> Result<Arc<Policy>, Failure> {
         let mut policy = settings.policy(self.settings, self.environment)?;
@@ -281,11 +318,7 @@ impl<'a> ComponentLoader<'a> {
     /// Returns an error if it cannot be loaded, or if it is from a project and untrusted or has tools with reserved
     /// names.
     pub(crate) async fn component(&self, settings: &ToolSettings) -> Result<Component, Failure> {
-        let file = match &settings.component {
-            ComponentSource::Shipped(_) => None,
-            ComponentSource::File(path) => Some(path.value.clone()),
-        };
-        let key = (settings.name.clone(), file);
+        let key = key(settings);
         let known = self
             .loaded
             .lock()
@@ -314,6 +347,21 @@ impl<'a> ComponentLoader<'a> {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key, component.clone());
         Ok(component)
+    }
+
+    /// Puts another component, or none, in the place of one that was loaded, and returns that. Without one, the next use loads
+    /// it from its source.
+    pub(crate) fn exchange(
+        &self,
+        settings: &ToolSettings,
+        component: Option<Component>,
+    ) -> Option<Component> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(settings);
+        match component {
+            Some(component) => loaded.insert(key, component),
+            None => loaded.remove(&key),
+        }
     }
 
     /// Returns the identity of a component and the definitions of its tools, enabled or not. Its code is loaded only if it

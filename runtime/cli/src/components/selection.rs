@@ -16,9 +16,18 @@ pub(crate) async fn load(
     named: &[String],
     console: &Console,
 ) -> Result<Vec<Loaded>, Failure> {
+    load_all(loader, &choose(loader, named, console).await?).await
+}
+
+/// Chooses the components that were named, or all enabled ones, without loading them.
+pub(crate) async fn choose(
+    loader: &ComponentLoader<'_>,
+    named: &[String],
+    console: &Console,
+) -> Result<Vec<ToolSettings>, Failure> {
     let wanted = wanted(loader, named, console).await?;
     check_flags(loader.settings, &wanted)?;
-    load_all(loader, &wanted).await
+    Ok(wanted)
 }
 
 /// Loads components for an agent, then those of `also` that are missing; returns the number of the former as well.
@@ -75,7 +84,11 @@ pub(crate) async fn load_named(
     Ok((load_all(loader, &wanted).await?, 0))
 }
 
-async fn load_all(loader: &ComponentLoader<'_>, wanted: &[ToolSettings]) -> Result<Vec<Loaded>, Failure> {
+/// Loads components in this order.
+pub(crate) async fn load_all(
+    loader: &ComponentLoader<'_>,
+    wanted: &[ToolSettings],
+) -> Result<Vec<Loaded>, Failure> {
     let mut loaded = Vec::new();
     for settings in wanted {
         loaded.push(loader.load(settings).await?);

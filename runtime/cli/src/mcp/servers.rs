@@ -3,7 +3,6 @@
 //! A server that does not start is a warning, unless it is required: a run goes on without its tools.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::iter::once;
 use std::sync::Arc;
 
@@ -12,33 +11,23 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use toolcell_agent::Control;
 use toolcell_core::event::DataFlow;
-use toolcell_core::suggest::nearest;
-use toolcell_core::{Secrets, Tool};
-use toolcell_mcp::Identity;
-use toolcell_mcp::client::{Elicitor, Launch, LeftOut, McpServer, Options, Remote, ServerError, StartError};
+use toolcell_core::{Tool, ToolError};
+use toolcell_mcp::client::{LeftOut, McpServer, PromptInfo};
 use toolcell_sandbox::Digest;
 
+use crate::approval::question;
 use crate::approval::terminal::Known;
-use crate::components::keyring::Keyring;
-use crate::components::loader::Loaded;
+use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::{lock, secrets, tool_lint};
-use crate::config::mcp::{EnvValue, Process, Transport};
+use crate::config::mcp::Transport;
 use crate::config::{McpSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::elicitor::TerminalElicitor;
 use crate::mcp::lock::{Difference, LockedServer};
+use crate::mcp::start::{Started, start};
 use crate::ui::render::Console;
-use crate::ui::terminal::{Own, ShownUrl, Text, text};
-
-/// Variables that every server gets: without them most programs do not find their parts.
-const INHERITED: [&str; 2] = ["PATH", "HOME"];
-
-/// Headers for a token, as they are written in the configuration.
-const BEARER: &str = "{ Authorization = { secret = \"NAME\", template = \"Bearer {}\" } }";
-
-/// Maximum length of the output of a failed server that is shown, in characters.
-const MAX_OUTPUT: usize = 1_000;
+use crate::ui::terminal::{ShownUrl, Text, text};
 
 /// Maximum number of warnings about the tools of a server at its start, so that they do not scroll away everything else.
 const MAX_WARNINGS: usize = 8;
@@ -54,6 +43,8 @@ pub(crate) struct Running {
     /// Tools that are offered.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     server: Arc<McpServer>,
+    /// Digest of its component, if it runs in a cell.
+    digest: Option<Digest>,
     /// Lint findings for its descriptions.
     findings: Vec<String>,
 }
@@ -81,10 +72,10 @@ impl Servers {
     pub(crate) async fn start(
         wanted: Vec<McpSettings>,
         components: &[Loaded],
-        settings: &Settings,
-        environment: &Environment,
+        loader: &ComponentLoader<'_>,
         console: &Console,
     ) -> Result<Self, Failure> {
+        let (settings, environment) = (loader.settings, loader.environment);
         if wanted.is_empty() {
             return Ok(Self::default());
         }
@@ -93,7 +84,7 @@ impl Servers {
         let starting = wanted.into_iter().map(|wanted| {
             let (known, elicitor) = (&known, elicitor.clone());
             async move {
-                let started = start(&wanted, known, settings, environment, elicitor).await;
+                let started = start(&wanted, known, loader, elicitor).await;
                 (wanted, started)
             }
         });
@@ -109,7 +100,7 @@ impl Servers {
         let mut servers = Vec::new();
         for (settings, started) in started {
             match started {
-                Ok(server) => servers.push(Running::new(settings, server)),
+                Ok(started) => servers.push(Running::new(settings, started)),
                 Err(failure) if settings.required => {
                     return Err(failure.why(text!("it is required\n{}", settings.origin.point_at())));
                 }
@@ -127,16 +118,26 @@ impl Servers {
         self.0.iter()
     }
 
+    /// Returns the server of this name, if it runs.
+    pub(crate) fn find(&self, name: &str) -> Option<&Running> {
+        self.0.iter().find(|running| running.settings.name == name)
+    }
+
     /// Lint findings of all servers.
     pub(crate) fn findings(&self) -> impl Iterator<Item = &String> {
         self.0.iter().flat_map(|running| &running.findings)
     }
 
     /// Facts about each tool that an approval question shows.
-    pub(crate) fn known(&self) -> BTreeMap<String, Known> {
+    pub(crate) fn known(&self, environment: &Environment) -> BTreeMap<String, Known> {
         let known = self.0.iter().flat_map(|running| {
             let tools = running.tools.iter();
-            tools.map(|tool| (tool.spec().name.to_string(), running.known(tool.as_ref())))
+            tools.map(|tool| {
+                (
+                    tool.spec().name.to_string(),
+                    running.known(tool.as_ref(), environment),
+                )
+            })
         });
         known.collect()
     }
@@ -266,13 +267,53 @@ fn warn(server: &str, warnings: Vec<Vec<Text>>, console: &Console) {
 }
 
 impl Running {
-    pub(crate) fn new(settings: McpSettings, server: Arc<McpServer>) -> Self {
+    pub(crate) fn new(settings: McpSettings, started: Started) -> Self {
+        let Started { server, digest } = started;
         Self {
             settings,
             tools: server.tools(),
             server,
+            digest,
             findings: Vec::new(),
         }
+    }
+
+    /// Its command line or address, and the bytes and the grants of its component, for the lock file.
+    pub(crate) fn identity(&self) -> String {
+        let address = self.settings.address();
+        match (&self.settings.transport, &self.digest) {
+            (Transport::Cell { component, .. }, Some(digest)) => {
+                let grants: Vec<String> = (component.grants.iter())
+                    .map(|line| line.grant.to_string())
+                    .collect();
+                format!("{address} ({digest}, grants: [{}])", grants.join(", "))
+            }
+            _ => address,
+        }
+    }
+
+    /// Returns the tool that reads its resources, if it is offered.
+    pub(crate) fn resource_reader(&self) -> Option<Arc<dyn Tool>> {
+        self.server.resource_reader().filter(|tool| self.offers(&**tool))
+    }
+
+    /// Returns the tool that gets its prompts, if it is offered.
+    pub(crate) fn prompt_reader(&self) -> Option<Arc<dyn Tool>> {
+        self.server.prompt_reader().filter(|tool| self.offers(&**tool))
+    }
+
+    /// Lists its prompts; none if they are not offered.
+    pub(crate) async fn prompts(&self) -> Result<Vec<PromptInfo>, ToolError> {
+        match self.prompt_reader() {
+            Some(_) => self.server.prompts().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn offers(&self, tool: &dyn Tool) -> bool {
+        self.tools
+            .iter()
+            .any(|offered| offered.spec().name == tool.spec().name)
     }
 
     /// Tools that are not offered because something is wrong with them.
@@ -293,10 +334,27 @@ impl Running {
             .map(move |tool| (tool.spec().name.to_string(), flow))
     }
 
-    fn known(&self, tool: &dyn Tool) -> Known {
+    fn known(&self, tool: &dyn Tool, environment: &Environment) -> Known {
         let settings = &self.settings;
         let digest = |value: serde_json::Value| Digest::of(value.to_string().as_bytes());
         let (what, access, reach) = match &settings.transport {
+            Transport::Cell { component, arguments } => {
+                let grants: Vec<String> = (component.grants.iter())
+                    .map(|line| line.grant.to_string())
+                    .collect();
+                let digest = self.digest.map(|digest| digest.to_string());
+                let reach = (component.grants.iter()).map(|line| question::of_grant(line, environment));
+                let reach = match component.grants.is_empty() {
+                    true => "compute and keep what it is sent: it is an MCP server in a cell, without grants"
+                        .into(),
+                    false => text!("as an MCP server in a cell: {}", Text::join(reach, "; ")),
+                };
+                (
+                    json!([digest, arguments, tool.spec()]),
+                    json!([grants, settings.flow]),
+                    reach,
+                )
+            }
             Transport::Process(process) => {
                 let env: Vec<&String> = process.env.keys().collect();
                 (
@@ -308,7 +366,7 @@ impl Running {
                     ),
                 )
             }
-            Transport::Http { url, headers } => {
+            Transport::Http { url, headers, .. } => {
                 let headers: Vec<&String> = headers.keys().collect();
                 (
                     json!([url, tool.spec()]),
@@ -328,138 +386,6 @@ impl Running {
             findings: self.findings.clone(),
         }
     }
-}
-
-/// Starts a server, or connects to it. Its questions go to `elicitor`, and are refused without one.
-///
-/// # Errors
-/// Returns an error that says what the server lacks or did, with a hint for the user.
-pub(crate) async fn start(
-    server: &McpSettings,
-    known: &Secrets,
-    settings: &Settings,
-    environment: &Environment,
-    elicitor: Option<Arc<dyn Elicitor>>,
-) -> Result<Arc<McpServer>, Failure> {
-    let secrets = secrets_of(server, known, settings)
-        .map_err(|failure| failure.why(text!("it is for the MCP server `{}`", server.name)))?;
-    let options = Options {
-        only: server.only.clone(),
-        except: server.except.clone(),
-        start_timeout: server.start_timeout,
-        call_timeout: server.call_timeout,
-        trusts_annotations: server.trusts_annotations,
-        redactor: secrets.redactor(),
-        elicitor,
-        ..Options::new(server.name.as_str())
-    };
-    let identity = Identity {
-        name: "toolcell".into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        instructions: None,
-    };
-    match &server.transport {
-        Transport::Process(process) => {
-            let fail = || {
-                Failure::new(
-                    Exit::Config,
-                    text!("the MCP server `{}` did not start", server.name),
-                )
-            };
-            let program = process.program.clone().ok_or_else(|| {
-                fail()
-                    .why(text!("there is no program `{}` in PATH", process.command))
-                    .hint("install it, or set `command` to its path")
-            })?;
-            let launch = Launch {
-                program,
-                new_session: environment.session_child(),
-                arguments: process.arguments.iter().map(OsString::from).collect(),
-                environment: variables(process, &secrets, environment),
-                directory: process.directory.clone(),
-            };
-            let started = McpServer::start(launch, options, identity).await;
-            started.map_err(|StartError { error, output }| {
-                let failure = fail().because(error);
-                let failure = match output.as_str() {
-                    "" => failure,
-                    output => failure.why(text!("it wrote: {}", output).excerpt(MAX_OUTPUT)),
-                };
-                failure.hint(text!("to see it alone: {}", process.command_line()))
-            })
-        }
-        Transport::Http { url, headers } => {
-            let fail = || {
-                Failure::new(
-                    Exit::Config,
-                    text!("the MCP server `{}` cannot be used", server.name),
-                )
-            };
-            let values = headers.iter().filter_map(|(name, value)| {
-                let value = value.with(|secret| secrets.get(secret).map(|value| value.expose()));
-                Some((name.clone(), value?))
-            });
-            let remote = Remote::new(url, values).map_err(|error| fail().because(error))?;
-            let connected = McpServer::over_http(remote, options, identity).await;
-            connected.map_err(|StartError { error, .. }| {
-                let hint = hint_over_http(&error, server);
-                fail().because(error).hints(hint)
-            })
-        }
-    }
-}
-
-/// Action of the user after a server over HTTP refused the client.
-fn hint_over_http(error: &ServerError, server: &McpSettings) -> Option<Text> {
-    Some(match error {
-        ServerError::Unauthorized if server.secrets().next().is_some() => text!(
-            "replace the secret by a valid one; if the server wants it after a word: headers = {}",
-            Own(BEARER)
-        ),
-        ServerError::Unauthorized => text!(
-            "store a token as a secret, and add to [mcp.{}]: headers = {}",
-            server.name,
-            Own(BEARER)
-        ),
-        ServerError::Redirected(_) => "set `url` to the address that the operator of the server gives".into(),
-        ServerError::Unreachable(_) => "check `url`, and the connection to its host".into(),
-        ServerError::Status {
-            status: 404 | 405, ..
-        } => "check the path of `url`, which often ends with /mcp".into(),
-        _ => return None,
-    })
-}
-
-/// Adds the secrets of the server that are in the keyring, and refuses one without a value.
-fn secrets_of(server: &McpSettings, known: &Secrets, settings: &Settings) -> Result<Secrets, Failure> {
-    let secrets = secrets::with_keyring(known, settings, server.secrets(), &Keyring::of_system())?;
-    let Some(missing) = server.secrets().find(|name| secrets.get(name).is_none()) else {
-        return Ok(secrets);
-    };
-    let failure = Failure::new(Exit::Config, text!("the secret `{}` has no value", missing));
-    let names: Vec<&str> = settings.secrets.keys().map(String::as_str).collect();
-    Err(
-        match (names.contains(&missing), nearest(missing, &names).first()) {
-            (false, Some(near)) => failure.hint(text!("did you mean `{}`?", near)),
-            (false, None) => failure.hint(text!("say where it is: [secrets.{}] env = \"VARIABLE\"", missing)),
-            (true, _) => failure.hint("set its variable, or store it in its file"),
-        },
-    )
-}
-
-/// The whole environment of a server.
-fn variables(server: &Process, secrets: &Secrets, environment: &Environment) -> Vec<(String, OsString)> {
-    let inherited = INHERITED
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), environment.var_os(name)?)));
-    let own = server.env.iter().filter_map(|(name, value)| {
-        let value = match value {
-            EnvValue::Text(text) => text.as_str(),
-            EnvValue::Secret(name) => secrets.get(&name.secret)?.expose(),
-        };
-        Some((name.clone(), OsString::from(value)))
-    });
-    inherited.chain(own).collect()
 }
 
 /// Waits for Ctrl-C or SIGTERM.

@@ -4,15 +4,10 @@
 //! `--attach`, or by `@NAME` in the text, which is limited to the working directory: a script that passes the text of others
 //! as a prompt must not send any file of the machine to a model.
 
-use std::fs::File;
-use std::io::{self, Read, Seek as _};
-use std::os::fd::AsFd as _;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FileType;
-use rustix::io::Errno;
 use toolcell_core::denial::DeniedUse;
 use toolcell_core::{Blob, Content, Grant, Message};
 use toolcell_fs::Rules;
@@ -22,6 +17,7 @@ use crate::config::units::Bytes;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::session::standard_input::{all_of_input, piped, read_at_most};
 use crate::ui::render::Console;
 use crate::ui::terminal::{Own, text};
 
@@ -29,14 +25,10 @@ use crate::ui::terminal::{Own, text};
 const MAX_TEXT: u64 = 4 << 20;
 
 /// Maximum size of a picture or PDF file, in bytes. Providers accept 5 to 50 MB.
-const MAX_BINARY: u64 = 20 << 20;
+pub(super) const MAX_BINARY: u64 = 20 << 20;
 
 /// Maximum number of attachments of a message. They count together as one of [`MAX_BINARY`] bytes.
 const MAX_ATTACHMENTS: usize = 32;
-
-/// Seconds to wait for the first byte of a pipe. A pipe that nobody writes to, as some programs leave it, would otherwise
-/// hold a turn for ever.
-const FIRST_BYTE_SECONDS: i32 = 3;
 
 /// Name of standard input as an attachment.
 const STANDARD_INPUT: &str = "standard input";
@@ -51,9 +43,13 @@ pub(crate) struct Attach {
 }
 
 /// Message under construction.
-struct Draft {
-    content: Vec<Content>,
+pub(crate) struct Draft {
+    pub(super) content: Vec<Content>,
     bytes: u64,
+    /// Resources of MCP servers that the text names, by server and URI.
+    pub(super) resources: Vec<(String, String)>,
+    /// True if the user typed the text, so that nobody else wrote the names in it.
+    pub(super) is_typed: bool,
 }
 
 impl Attach {
@@ -67,9 +63,9 @@ impl Attach {
         overrides: &Overrides,
         environment: &Environment,
         console: &Console,
-    ) -> Result<Message, Failure> {
+    ) -> Result<Draft, Failure> {
         self.check_input(prompt)?;
-        let mut draft = Draft::new();
+        let mut draft = Draft::new(false);
         if prompt == "-" {
             let fail = || Failure::new(Exit::Usage, "could not read the prompt from standard input");
             let bytes = read_at_most(io::stdin(), MAX_TEXT).map_err(|e| fail().because(e))?;
@@ -86,7 +82,7 @@ impl Attach {
             }
         }
         self.add_to(&mut draft, environment, console)?;
-        Ok(draft.message())
+        Ok(draft)
     }
 
     /// Checks that standard input is used once: nothing is left of it afterwards.
@@ -123,22 +119,58 @@ pub(crate) fn of_line(
     files: &[PathBuf],
     environment: &Environment,
     console: &Console,
-) -> Result<Message, Failure> {
-    let mut draft = Draft::new();
+) -> Result<Draft, Failure> {
+    let mut draft = Draft::new(true);
     draft.prompt(line.to_owned())?;
     draft.named_in(line, &mut Attachable::Any, environment, console)?;
-    for file in files {
-        draft.file(file, &environment.shown(file), console)?;
+    draft.files(files, environment, console)?;
+    Ok(draft)
+}
+
+/// Builds a message of the parts of a prompt, with further files.
+///
+/// # Errors
+/// Returns an error if a file cannot be sent.
+pub(crate) fn of_content(
+    content: Vec<Content>,
+    files: &[PathBuf],
+    environment: &Environment,
+    console: &Console,
+) -> Result<Draft, Failure> {
+    let mut draft = Draft::new(true);
+    for part in content {
+        match part {
+            Content::Text { .. } => draft.content.push(part),
+            Content::Blob(blob) => draft.attach("prompt", blob.data, console)?,
+            Content::Link(link) => draft
+                .content
+                .push(Content::text(format!("[a link to {}]", link.uri))),
+        }
     }
-    Ok(draft.message())
+    draft.files(files, environment, console)?;
+    Ok(draft)
 }
 
 impl Draft {
-    fn new() -> Self {
+    fn new(is_typed: bool) -> Self {
         Self {
             content: Vec::new(),
             bytes: 0,
+            resources: Vec::new(),
+            is_typed,
         }
+    }
+
+    fn files(
+        &mut self,
+        files: &[PathBuf],
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<(), Failure> {
+        for file in files {
+            self.file(file, &environment.shown(file), console)?;
+        }
+        Ok(())
     }
 
     fn prompt(&mut self, prompt: String) -> Result<(), Failure> {
@@ -162,7 +194,9 @@ impl Draft {
         for written in names(text) {
             let is_file = |name: &&str| environment.cwd.join(name).is_file();
             let Some(name) = written.iter().copied().find(is_file) else {
-                if let Some(name) = written.last() {
+                if let Some(resource) = written.last().and_then(|name| resource(name)) {
+                    self.resources.push(resource);
+                } else if let Some(name) = written.last() {
                     let path = environment.cwd.join(name);
                     let why = if path.is_dir() {
                         "it is a directory"
@@ -200,7 +234,7 @@ impl Draft {
     }
 
     /// Attaches bytes, and tells the user what is sent.
-    fn attach(&mut self, name: &str, bytes: Vec<u8>, console: &Console) -> Result<(), Failure> {
+    pub(super) fn attach(&mut self, name: &str, bytes: Vec<u8>, console: &Console) -> Result<(), Failure> {
         let fail = || Failure::new(Exit::Usage, text!("could not attach `{}`", name));
         let size = bytes.len() as u64;
         self.bytes += size;
@@ -241,7 +275,7 @@ impl Draft {
         Ok(())
     }
 
-    fn message(self) -> Message {
+    pub(crate) fn message(self) -> Message {
         Message::User {
             content: self.content,
         }
@@ -293,6 +327,14 @@ impl Attachable<'_> {
     }
 }
 
+/// The server and the URI of a resource, if a name is `SERVER:URI`.
+fn resource(name: &str) -> Option<(String, String)> {
+    let (server, uri) = name.split_once(':')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_one = !server.is_empty() && server.chars().all(is_name) && !uri.is_empty();
+    is_one.then(|| (server.to_owned(), uri.to_owned()))
+}
+
 fn quoted(name: &str) -> String {
     format!("`{}`", name.escape_debug())
 }
@@ -339,78 +381,6 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
         [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
         _ => None,
-    }
-}
-
-/// Reads everything; `None` if there is more than `most`.
-fn read_at_most(input: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    input.take(most + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= most).then_some(bytes))
-}
-
-/// Reads what is piped or redirected to standard input; `None` if nothing is.
-///
-/// Input that the parent process reads as well is left alone: a shell that gets its script on standard input would lose the
-/// rest of it.
-/// A pipe is read if its first byte comes in time. Terminals, devices and sockets are not read.
-fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
-    let fail = || Failure::new(Exit::Usage, "could not read standard input");
-    let stdin = io::stdin();
-    let Ok(file) = stdin.as_fd().try_clone_to_owned().map(File::from) else {
-        return Ok(None);
-    };
-    let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    let is_ours = match kind {
-        Ok(FileType::RegularFile) => {
-            (&file).stream_position().is_ok_and(|position| position == 0) && !is_of_parent()
-        }
-        Ok(FileType::Fifo) => !is_of_parent(),
-        _ => return Ok(None),
-    };
-    if !is_ours {
-        console.note("standard input is not sent, because the program that started this one reads it as well; `--attach -` sends it");
-        return Ok(None);
-    }
-    let is_pipe = kind == Ok(FileType::Fifo);
-    if is_pipe && !first_byte(&file).map_err(|e| fail().because(io::Error::from(e)))? {
-        console.note(text!(
-            "nothing came on standard input in {} s, so the prompt goes alone; `< /dev/null` says so at once",
-            FIRST_BYTE_SECONDS
-        ));
-        return Ok(None);
-    }
-    Ok(Some(all_of_input()?).filter(|bytes| !bytes.is_empty()))
-}
-
-fn all_of_input() -> Result<Vec<u8>, Failure> {
-    let fail = || Failure::new(Exit::Usage, "could not read standard input");
-    let bytes = read_at_most(io::stdin(), MAX_BINARY).map_err(|e| fail().because(e))?;
-    bytes.ok_or_else(|| fail().why(text!("it has more than {} MiB", MAX_BINARY >> 20)))
-}
-
-/// True if the parent process has the same standard input. Where the system does not say (proc(5)), it has not.
-fn is_of_parent() -> bool {
-    let Some(parent) = rustix::process::getppid() else {
-        return false;
-    };
-    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/fd/0")).ok();
-    let own = of("self");
-    own.is_some() && own == of(&parent.as_raw_nonzero().to_string())
-}
-
-/// Waits until a pipe has a byte or its end; false if neither comes in time.
-fn first_byte(pipe: &File) -> Result<bool, Errno> {
-    let time = Timespec {
-        tv_sec: FIRST_BYTE_SECONDS.into(),
-        tv_nsec: 0,
-    };
-    loop {
-        match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&time)) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
     }
 }
 
@@ -493,11 +463,5 @@ mod tests {
         ] {
             assert_eq!(media_type(bytes), expected, "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn input_is_read_up_to_its_limit() {
-        assert_eq!(read_at_most(&b"abc"[..], 3).unwrap(), Some(b"abc".to_vec()));
-        assert_eq!(read_at_most(&b"abcd"[..], 3).unwrap(), None);
     }
 }

@@ -2,8 +2,8 @@
 
 use toolcell_agent::TurnStart;
 use toolcell_agent::{Agent, AgentError, Session, TurnReport};
+use toolcell_core::StoreError;
 use toolcell_core::event::{Event, EventSink, TurnOutcome};
-use toolcell_core::{Message, StoreError};
 
 use crate::agent::setup::AgentSetup;
 use crate::environment::Environment;
@@ -64,6 +64,11 @@ impl TurnRunner {
         self.setup.note.clone()
     }
 
+    /// Returns the agent with everything that belongs to it.
+    pub(crate) fn setup(&self) -> &AgentSetup {
+        &self.setup
+    }
+
     /// Returns the agent.
     pub(crate) fn agent(&self) -> &Agent {
         &self.setup.agent
@@ -109,23 +114,23 @@ impl TurnRunner {
         self.ended(session, report)
     }
 
-    /// Continues a session: runs its open turn, then one from the message.
+    /// Continues a session: runs its open turn, then another one.
     ///
     /// # Errors
     /// Returns an error if a turn did not end with an answer, or there is nothing to run.
     pub(crate) async fn go_on(
         &mut self,
         session: &mut Session,
-        message: Option<Message>,
+        start: Option<TurnStart>,
     ) -> Result<Exit, Failure> {
         if session.is_open() {
             let ended = self.turn(session, TurnStart::Resume).await?;
-            if message.is_none() || self.is_output_closed() {
+            if start.is_none() || self.is_output_closed() {
                 return Ok(ended);
             }
         }
-        match message {
-            Some(message) => self.turn(session, TurnStart::Message(message)).await,
+        match start {
+            Some(start) => self.turn(session, start).await,
             None => Err(Failure::new(
                 Exit::Usage,
                 text!("the session `{}` has no open turn", session.id()),

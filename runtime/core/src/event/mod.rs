@@ -208,7 +208,7 @@ pub enum Event {
     },
     /// The session has accessed new kinds of data or egress.
     FlowChanged {
-        /// Identifier of the call that caused it.
+        /// Identifier of the call that caused it; empty if it is what was attached to the message.
         id: String,
         /// All kinds so far, including this call.
         flow: DataFlow,

@@ -11,6 +11,7 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{Schema, ToolName, ToolSpec};
 
 use super::error::{ServerError, excerpt};
+use super::http;
 use super::resources::Kind;
 use super::server::Options;
 
@@ -127,6 +128,7 @@ fn definition(kind: Kind, tool: &Value, remote: &str, options: &Options) -> Resu
             toolcell_core::error_chain(&error)
         )
     })?;
+    http::check_parameters(input.as_value())?;
     let output = match &tool["outputSchema"] {
         Value::Null => None,
         schema => Some(Schema::parse(&schema.to_string()).map_err(|error| {

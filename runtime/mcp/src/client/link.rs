@@ -306,6 +306,11 @@ impl Link {
             .spawn(listening);
     }
 
+    /// True if the server has plain endpoints instead of the protocol.
+    pub(super) fn is_plain(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| http.is_plain())
+    }
+
     /// Ends the session at a server over HTTP.
     pub(super) async fn end_session(&self) {
         if let Some(http) = &self.http {
@@ -349,7 +354,11 @@ impl Drop for Forget<'_> {
     fn drop(&mut self) {
         let waiting = self.link.shared.lock().waiting.remove(&self.id);
         // Without a session, the end of the answer is the cancellation.
-        let is_told = self.link.http.as_ref().is_none_or(|http| !http.is_stateless());
+        let is_told = self
+            .link
+            .http
+            .as_ref()
+            .is_none_or(|http| !http.cancels_by_closing());
         // Requests of the handshake cannot be cancelled.
         if is_told
             && waiting.is_some_and(|waiting| !matches!(waiting.method, "initialize" | "server/discover"))

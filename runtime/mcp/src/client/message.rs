@@ -58,6 +58,21 @@ pub(super) fn parse(line: &[u8]) -> Received {
     }
 }
 
+/// Parses a result that came without an envelope.
+pub(super) fn parse_result(body: &[u8]) -> Answer {
+    if values(body) > MAX_VALUES {
+        return Answer::Invalid(format!("has more than {MAX_VALUES} values"));
+    }
+    let Ok(text) = std::str::from_utf8(body) else {
+        return Answer::Invalid("is not UTF-8".into());
+    };
+    match parse_nested(text, MAX_DEPTH) {
+        Ok(result @ Value::Object(_)) => Answer::Result(result),
+        Ok(_) => Answer::Invalid("is not a JSON object".into()),
+        Err(error) => Answer::Invalid(format!("is not accepted: {error}")),
+    }
+}
+
 /// Parses the error of JSON-RPC in the body of a refusal over HTTP. Its identifier can be missing.
 pub(super) fn parse_refusal(body: &[u8]) -> Option<(i64, String)> {
     let text = std::str::from_utf8(body).ok()?;

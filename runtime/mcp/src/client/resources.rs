@@ -7,10 +7,14 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
+use toolcell_core::{Tool, ToolError};
 
+use super::definition::Definition;
 use super::error::{ServerError, excerpt};
 use super::link::Ask;
+use super::server::McpServer;
 use super::session::Session;
+use super::tool::ServerTool;
 
 /// Maximum number of entries that a list shows.
 pub const MAX_ENTRIES: usize = 1_000;
@@ -24,7 +28,87 @@ pub(super) enum Kind {
     ReadResource,
     ListPrompts,
     GetPrompt,
+    /// Like `GetPrompt`, for a prompt that the user sends.
+    UsePrompt,
 }
+
+/// A prompt of a server. All texts are of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptInfo {
+    /// Its name on the server.
+    pub name: String,
+    /// Its description; can be empty.
+    pub description: String,
+    /// Names of its arguments, and whether they are required.
+    pub arguments: Vec<(String, bool)>,
+}
+
+impl PromptInfo {
+    fn of(entry: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(excerpt);
+        let arguments = entry["arguments"].as_array().into_iter().flatten();
+        Some(Self {
+            name: text(&entry["name"])?,
+            description: text(&entry["description"]).unwrap_or_default(),
+            arguments: arguments
+                .take(MAX_ARGUMENTS)
+                .filter_map(|argument| Some((text(&argument["name"])?, argument["required"] == true)))
+                .collect(),
+        })
+    }
+}
+
+impl McpServer {
+    /// Returns the tool that reads a resource by its `uri`; `None` if it is not offered.
+    pub fn resource_reader(self: &Arc<Self>) -> Option<Arc<dyn Tool>> {
+        self.looking(Kind::ReadResource, Kind::ReadResource)
+    }
+
+    /// Returns the tool that gets a prompt by its `name`, with `arguments`, as a message of the user; `None` if prompts are not
+    /// offered.
+    pub fn prompt_reader(self: &Arc<Self>) -> Option<Arc<dyn Tool>> {
+        self.looking(Kind::GetPrompt, Kind::UsePrompt)
+    }
+
+    /// Returns the tool of one kind, as another one.
+    fn looking(self: &Arc<Self>, kind: Kind, as_kind: Kind) -> Option<Arc<dyn Tool>> {
+        let definition = self
+            .definitions()
+            .iter()
+            .find(|definition| definition.kind == kind)?;
+        let definition = Definition {
+            kind: as_kind,
+            ..definition.clone()
+        };
+        Some(Arc::new(ServerTool::new(self.clone(), definition)))
+    }
+
+    /// Lists the prompts of the server, at most [`MAX_ENTRIES`]. There are none if prompts are not offered.
+    ///
+    /// # Errors
+    /// Fails if the server does not run, or answers with something else.
+    pub async fn prompts(&self) -> Result<Vec<PromptInfo>, ToolError> {
+        let definition = self.definitions().iter().find(|one| one.kind == Kind::GetPrompt);
+        let Some(definition) = definition else {
+            return Ok(Vec::new());
+        };
+        let limit = self.options.call_timeout;
+        let listed = self.list_prompts(definition, limit).await?;
+        let mut listed = listed.map_err(|error| {
+            let error = error.redacted(&self.options.redactor);
+            error.of_call(&self.options.name)
+        })?;
+        listed.truncate(MAX_ENTRIES);
+        let prompts = listed.iter_mut().filter_map(|entry| {
+            self.options.redactor.json(entry);
+            PromptInfo::of(entry)
+        });
+        Ok(prompts.collect())
+    }
+}
+
+/// Maximum number of arguments of a prompt that are known.
+const MAX_ARGUMENTS: usize = 64;
 
 /// Members of an entry that are shown.
 const SHOWN: [&str; 8] = [
@@ -109,7 +193,7 @@ impl Session {
             }
             Kind::ListPrompts => return Ok(listed(&self.list("prompts/list", "prompts", limit).await?)),
             Kind::ReadResource => ("resources/read", "contents"),
-            Kind::GetPrompt | Kind::Call => ("prompts/get", "messages"),
+            Kind::GetPrompt | Kind::UsePrompt | Kind::Call => ("prompts/get", "messages"),
         };
         let ask = Ask {
             observer: Some(observer),
@@ -123,7 +207,9 @@ impl Session {
             Kind::ReadResource => (parts.into_iter())
                 .map(|part| json!({ "type": "resource", "resource": part }))
                 .collect(),
-            _ => parts.into_iter().flat_map(message).collect(),
+            _ => (parts.into_iter())
+                .flat_map(|part| message(part, kind == Kind::UsePrompt))
+                .collect(),
         };
         Ok(json!({ "content": parts }))
     }
@@ -152,9 +238,12 @@ fn line(entry: &Value) -> String {
     Value::Object(shown.collect()).to_string()
 }
 
-/// A message of a prompt, as parts of a result.
-fn message(message: Value) -> Vec<Value> {
+/// A message of a prompt, as parts of a result. In a message of the user, only those of others say whose they are.
+fn message(message: Value, is_of_user: bool) -> Vec<Value> {
     let role = message["role"].as_str().unwrap_or("message").to_owned();
+    if is_of_user && role == "user" {
+        return vec![message["content"].clone()];
+    }
     let label = |text: &str| json!({ "type": "text", "text": format!("{}: {text}", excerpt(&role)) });
     match &message["content"] {
         content if content["type"] == "text" => vec![label(content["text"].as_str().unwrap_or_default())],
@@ -164,7 +253,7 @@ fn message(message: Value) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::{Content, ToolError};
+    use toolcell_core::Content;
 
     use super::*;
     use crate::client::testing::{Does, Scripted, Seen, call_with, polite, result};
@@ -206,6 +295,60 @@ mod tests {
             )],
             _ => polite(message, &[]),
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn prompt_of_a_server_is_a_message_of_the_user() {
+        let scripted = Scripted::new(|_, message| match message["method"].as_str() {
+            Some("initialize") => vec![result(
+                message,
+                json!({"protocolVersion": "2025-06-18", "capabilities": {"prompts": {}}}),
+            )],
+            Some("prompts/list") => vec![result(
+                message,
+                json!({"prompts": [
+                    {"name": "review", "description": "Reviews.", "arguments": [{"name": "file", "required": true}, {"name": "by"}, 7]},
+                    {"title": "without a name"},
+                    {"name": "many", "arguments": vec![json!({"name": "a"}); MAX_ARGUMENTS + 1]},
+                    {"name": "x".repeat(2_000)},
+                ]}),
+            )],
+            Some("prompts/get") => vec![result(
+                message,
+                json!({"messages": [
+                    {"role": "user", "content": {"type": "text", "text": "Review it."}},
+                    {"role": "assistant", "content": {"type": "text", "text": "Yes."}},
+                ]}),
+            )],
+            _ => polite(message, &[("t", "For tests.")]),
+        });
+        let server = scripted.start().await;
+        let prompts = server.prompts().await.unwrap();
+        let review = PromptInfo {
+            name: "review".into(),
+            description: "Reviews.".into(),
+            arguments: vec![("file".into(), true), ("by".into(), false)],
+        };
+        assert_eq!((&prompts[0], prompts.len()), (&review, 3));
+        assert_eq!(prompts[1].arguments.len(), MAX_ARGUMENTS);
+        assert!(prompts[2].name.len() < 1_100);
+        let reader = server.prompt_reader().unwrap();
+        let call = toolcell_core::ToolCall {
+            id: "1".into(),
+            name: reader.spec().name.clone(),
+            arguments: Map::from_iter([("name".to_owned(), json!("review"))]),
+        };
+        let got = reader.call(call, toolcell_core::CallContext::unobserved()).await;
+        assert_eq!(
+            got.content,
+            [Content::text("Review it."), Content::text("assistant: Yes.")]
+        );
+        assert!(server.resource_reader().is_none());
+        // A server without prompts is not asked.
+        let plain = Scripted::calls(|_, _| vec![]);
+        let server = plain.start().await;
+        assert_eq!(server.prompts().await.unwrap(), []);
+        assert!(server.prompt_reader().is_none() && plain.received("prompts/list").is_empty());
     }
 
     #[tokio::test(start_paused = true)]

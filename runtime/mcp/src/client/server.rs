@@ -18,7 +18,7 @@ use super::elicitation::{Asking, Elicitor};
 use super::error::ServerError;
 use super::http::{Endpoint, Remote};
 use super::link::Link;
-use super::process::{Launch, Process};
+use super::process::{InProcessServer, Launch, ServerProgram};
 use super::session::Session;
 use super::tool::ServerTool;
 use crate::server::Identity;
@@ -48,6 +48,8 @@ pub struct Options {
     pub call_timeout: Duration,
     /// True if its annotations are taken as hints.
     pub trusts_annotations: bool,
+    /// True if it runs in a cell, for the receipts of its calls.
+    pub in_cell: bool,
     /// Removes the secrets that the server got from what it returns.
     pub redactor: Redactor,
     /// Asks the user on behalf of the server; `None` refuses its questions.
@@ -64,6 +66,7 @@ impl Options {
             start_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_secs(60),
             trusts_annotations: false,
+            in_cell: false,
             redactor: Secrets::default().redactor(),
             elicitor: None,
         }
@@ -79,7 +82,7 @@ impl Options {
 pub(super) struct Streams {
     pub(super) input: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) output: Box<dyn AsyncWrite + Send + Unpin>,
-    pub(super) process: Option<Process>,
+    pub(super) program: Option<ServerProgram>,
 }
 
 /// Connection to a server.
@@ -127,7 +130,7 @@ struct State {
 
 struct Live {
     session: Session,
-    process: StdMutex<Option<Process>>,
+    program: StdMutex<Option<ServerProgram>>,
 }
 
 impl McpServer {
@@ -147,6 +150,22 @@ impl McpServer {
             identity,
         )
         .await
+    }
+
+    /// Starts a server inside of this process, such as in a cell, and reads the definitions of its tools.
+    ///
+    /// # Errors
+    /// As [`McpServer::start`].
+    pub async fn in_process(
+        start: impl Fn() -> Result<InProcessServer, String> + Send + Sync + 'static,
+        options: Options,
+        identity: Identity,
+    ) -> Result<Arc<Self>, StartError> {
+        let connect = move || {
+            let server = start().map_err(ServerError::InProcess)?;
+            Ok(Connection::Streams(server.streams()))
+        };
+        Self::connect(Box::new(connect), options, identity).await
     }
 
     /// Connects to a server over HTTP, and reads the definitions of its tools.
@@ -202,10 +221,10 @@ impl McpServer {
         &self.left_out
     }
 
-    /// Version of the protocol that is spoken; `None` while it does not run.
+    /// Version of the protocol that is spoken; `None` while it does not run, and with plain endpoints.
     pub async fn version(&self) -> Option<Version> {
         let state = self.state.lock().await;
-        state.live.as_ref().map(|live| live.session.version)
+        state.live.as_ref().and_then(|live| live.session.spoken())
     }
 
     /// Returns the tools of the server.
@@ -222,9 +241,9 @@ impl McpServer {
         if let Some(live) = live {
             live.session.link.end_session().await;
             live.session.link.close(ServerError::Ended { status: None });
-            let process = live.take_process();
-            if let Some(process) = process {
-                process.end().await;
+            let program = live.take_program();
+            if let Some(program) = program {
+                program.end().await;
             }
         }
     }
@@ -258,10 +277,10 @@ impl McpServer {
         })?;
         let Options { name, redactor, .. } = &self.options;
         let asking = (self.options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
-        let (link, process) = match connection {
+        let (link, program) = match connection {
             Connection::Streams(streams) => {
                 let link = Link::start(streams.input, streams.output, asking);
-                (link, streams.process)
+                (link, streams.program)
             }
             Connection::Http(endpoint) => (Link::over_http(endpoint, asking), None),
         };
@@ -274,10 +293,10 @@ impl McpServer {
         };
         match opened.await {
             Ok((session, definitions, left_out)) => {
-                let process = StdMutex::new(process);
-                Ok((Live { session, process }, definitions, left_out))
+                let program = StdMutex::new(program);
+                Ok((Live { session, program }, definitions, left_out))
             }
-            Err(error) => Err(failed(error, process).await),
+            Err(error) => Err(failed(error, program).await),
         }
     }
 
@@ -317,6 +336,16 @@ impl McpServer {
             Err(error) => tracing::warn!(server = name, %error, "a call to an MCP server failed"),
         }
         called.map_err(|error| error.of_call(name))
+    }
+
+    /// Lists the prompts, which belong to `definition`.
+    pub(super) async fn list_prompts(
+        &self,
+        definition: &Definition,
+        limit: Duration,
+    ) -> Result<Result<Vec<Value>, ServerError>, ToolError> {
+        let live = self.live(definition).await?;
+        Ok(live.session.list("prompts/list", "prompts", limit).await)
     }
 
     /// Returns the running server with the definitions of the start, started again if it ended.
@@ -423,24 +452,24 @@ impl McpServer {
 }
 
 impl Live {
-    fn take_process(&self) -> Option<Process> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_program(&self) -> Option<ServerProgram> {
+        self.program.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Adds what the process tells about its end.
-async fn failed(error: ServerError, process: Option<Process>) -> StartError {
-    match (error, process) {
-        (ServerError::Ended { .. }, Some(process)) => {
-            let (status, output) = process.after_end().await;
+/// Adds what the program tells about its end.
+async fn failed(error: ServerError, program: Option<ServerProgram>) -> StartError {
+    match (error, program) {
+        (ServerError::Ended { .. }, Some(program)) => {
+            let (status, output) = program.after_end().await;
             StartError {
                 error: ServerError::Ended { status },
                 output,
             }
         }
-        (error, process) => StartError {
+        (error, program) => StartError {
             error,
-            output: process.map(|process| process.tail()).unwrap_or_default(),
+            output: program.map(|program| program.tail()).unwrap_or_default(),
         },
     }
 }

@@ -48,11 +48,21 @@ impl Session {
             identity,
             capabilities: Value::Null,
         };
+        if session.link.is_plain() {
+            // Nothing is negotiated; the forms of this version are the nearest.
+            session.version = Version::NEWEST_WITH_SESSION;
+            return Ok(session);
+        }
         if discover {
             let limit = limit / DISCOVER_SHARE;
             session.link.set_version(Some(session.version));
-            let ask = Ask::new("server/discover", json!({}), limit);
-            match session.ask(ask).await {
+            let ask = || Ask::new("server/discover", json!({}), limit);
+            let mut discovered = session.ask(ask()).await;
+            // A server that refuses a version names others. There is one to try again with.
+            if let Err(ServerError::Answered { code: -32022, .. }) = &discovered {
+                discovered = session.ask(ask()).await;
+            }
+            match discovered {
                 Ok(mut result) if supports(&result, Version::V2026_07_28) => {
                     session.capabilities = result["capabilities"].take();
                     if session.capabilities["tools"]["listChanged"] == true {
@@ -92,6 +102,11 @@ impl Session {
             .await;
         session.link.listen(None);
         Ok(session)
+    }
+
+    /// Version that is spoken; `None` with plain endpoints.
+    pub(super) fn spoken(&self) -> Option<Version> {
+        (!self.link.is_plain()).then_some(self.version)
     }
 
     /// Lists all tools, as the server describes them.

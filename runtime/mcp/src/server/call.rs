@@ -9,7 +9,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use toolcell_core::json::{MAX_ARGUMENT_DEPTH, depth_of};
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
 use toolcell_core::{
-    ApprovalRequest, BoxFuture, CallContext, CallResult, Decision, Receipt, Tool, ToolCall, ToolError,
+    ApprovalRequest, BoxFuture, CallContext, CallResult, Decision, Event, Receipt, Tool, ToolCall, ToolError,
 };
 
 use crate::message::{self, RequestId, RpcError};
@@ -346,12 +346,22 @@ impl CallObserver for Watch {
             .offer(message::notification("notifications/progress", &params));
     }
 
+    fn nested(&self, event: &Event) {
+        self.server.observer.nested(&self.call, event);
+    }
+
     fn can_ask(&self) -> bool {
         !matches!(self.scope.asks, Asks::Not)
     }
 
     fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Decision> {
         Box::pin(async move {
+            // A session runs inside of the call. Repeated with an answer, it would begin again, and do everything twice.
+            let is_nested = request.tool != self.tool;
+            if is_nested && !matches!(self.scope.asks, Asks::ByRequest(_)) {
+                self.server.observer.unasked(&request);
+                return Decision::Later;
+            }
             let Some(text) = self.server.observer.question(&request) else {
                 return Decision::Later;
             };

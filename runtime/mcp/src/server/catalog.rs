@@ -13,7 +13,7 @@ use crate::version::Version;
 /// Maximum number of tools on a page of `tools/list`. A definition can have over 128 KiB of schemas.
 pub const PAGE_TOOLS: usize = 100;
 
-/// Time for which a client may cache a list, in milliseconds. The tools change only with the process.
+/// Time for which a client may cache a list, in milliseconds. One that listens is told when it changes.
 const TTL_MS: u64 = 60_000;
 
 /// Two tools have the same name.
@@ -34,6 +34,12 @@ impl Catalog {
             }
         }
         Ok(Self(catalog))
+    }
+
+    /// True if both have the same list, as a client of the newest version sees it.
+    pub(crate) fn is_listed_as(&self, other: &Self) -> bool {
+        let listed = |(_, tool): (&ToolName, &Arc<dyn Tool>)| definition(tool.spec(), Version::V2026_07_28);
+        self.0.iter().map(listed).eq(other.0.iter().map(listed))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {

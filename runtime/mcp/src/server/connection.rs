@@ -1,6 +1,6 @@
 //! Connection of one client: dispatch of its requests.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -14,7 +14,10 @@ use crate::lines::{Line, Lines, MAX_MESSAGE_BYTES};
 use crate::message::{self, Incoming, Request, RequestId, RpcError, excerpt};
 use crate::server::call::{Asks, Call, Scope, Severity};
 use crate::server::catalog::cacheable;
-use crate::server::in_flight::{Full, InFlight, Load, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, memory_of_call};
+use crate::server::in_flight::{
+    Full, InFlight, Load, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Ticket, memory_of_call,
+};
+use crate::server::listeners::{self, Listening, Subscription};
 use crate::server::outbox::{Outbox, Reply};
 use crate::server::question::{self, Asked};
 use crate::server::state::ServerState;
@@ -43,6 +46,8 @@ pub(crate) struct SessionState {
     batches: Arc<Semaphore>,
     /// Questions that wait for an answer of the client.
     pub(crate) asked: Asked,
+    /// Permit of the stream for notifications that belong to no request: a session has one.
+    pub(crate) stream: Arc<Semaphore>,
 }
 
 /// Exchange of messages with one client: all of those on a stream, or a request over HTTP.
@@ -53,6 +58,8 @@ pub(crate) struct Connection {
     tasks: JoinSet<()>,
     /// Cancelled when the connection ends.
     ended: CancellationToken,
+    /// Held by a session on a stream, which is told when the tools change.
+    listening: OnceLock<Listening>,
 }
 
 /// Result of the negotiation with a client of a version before 2026-07-28.
@@ -74,12 +81,22 @@ impl SessionState {
             running,
             batches: Arc::new(Semaphore::new(MAX_BATCHES)),
             asked: Asked::default(),
+            stream: Arc::new(Semaphore::new(1)),
         })
     }
 
     /// Version of the session; `None` before `initialize`.
     pub(crate) fn version(&self) -> Option<Version> {
         self.session().map(|session| session.version)
+    }
+
+    /// Begins a session without a negotiation, for requests outside of the protocol.
+    pub(crate) fn begin_plain(&self) {
+        self.set(Session {
+            version: Version::NEWEST_WITH_SESSION,
+            log: None,
+            asks: false,
+        });
     }
 
     fn session(&self) -> Option<Session> {
@@ -99,6 +116,7 @@ impl Connection {
             state,
             tasks: JoinSet::new(),
             ended: CancellationToken::new(),
+            listening: OnceLock::new(),
         }
     }
 
@@ -230,6 +248,13 @@ impl Connection {
                 }
                 Err(error) => Err(error),
             },
+            listeners::METHOD => match self.begin_subscription(&id, &params) {
+                Ok(subscription) => {
+                    self.tasks.spawn(subscription.complete(reply));
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
             _ => self.answer(&method, &params),
         };
         match answer {
@@ -249,7 +274,7 @@ impl Connection {
         }
         let scope = self.scope(params)?;
         let mut result = match (method, self.state.session()) {
-            ("tools/list", _) => self.server.catalog.page(params.get("cursor"), scope.version)?,
+            ("tools/list", _) => self.server.catalog().page(params.get("cursor"), scope.version)?,
             ("server/discover", _) if is_stateless => self.discover(),
             ("logging/setLevel", Some(session)) if !is_stateless => {
                 let log = Some(Severity::named(params.get("level").unwrap_or(&Value::Null))?);
@@ -280,6 +305,10 @@ impl Connection {
             log: None,
             asks,
         });
+        if self.outbox.is_only() {
+            let listen = || self.server.listeners.add_session(self.outbox.clone());
+            self.listening.get_or_init(listen);
+        }
         let mut result = json!({
             "protocolVersion": version.as_str(),
             "capabilities": capabilities(),
@@ -363,31 +392,57 @@ impl Connection {
         let Some(Value::String(name)) = params.get("name") else {
             return Err(RpcError::invalid_params("`name` is not a string"));
         };
-        let Some(tool) = self.server.catalog.get(name) else {
+        let Some(tool) = self.server.catalog().get(name).cloned() else {
             return Err(RpcError::invalid_params(format!(
                 "unknown tool: `{}`",
                 excerpt(name)
             )));
         };
-        let tool = tool.clone();
         let arguments = match params.remove("arguments") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(arguments)) => arguments,
             Some(_) => return Err(RpcError::invalid_params("`arguments` is not an object")),
         };
         let memory = memory_of_call(id, scope.progress.as_ref(), &arguments);
-        let ticket = self.state.in_flight.begin(id.clone(), memory, self.ended.clone());
-        let ticket = ticket.map_err(|full| {
-            RpcError::busy(match full {
-                Full::Calls => format!("{MAX_IN_FLIGHT} calls are not answered yet; wait for one to end"),
-                Full::Bytes => format!("the arguments of calls that are not answered yet take up to {MAX_IN_FLIGHT_BYTES} bytes of memory; wait for one to end"),
-            })
-        })?;
+        let ticket = self.begin(id, memory)?;
         Ok(Begun {
             tool,
             arguments,
             scope,
             ticket,
+        })
+    }
+
+    /// Begins a request that is not answered at once, and counts it.
+    fn begin(&self, id: &RequestId, memory: usize) -> Result<Ticket, RpcError> {
+        let ticket = self.state.in_flight.begin(id.clone(), memory, self.ended.clone());
+        ticket.map_err(|full| {
+            RpcError::busy(match full {
+                Full::Calls => format!("{MAX_IN_FLIGHT} calls are not answered yet; wait for one to end"),
+                Full::Bytes => format!("the arguments of calls that are not answered yet take up to {MAX_IN_FLIGHT_BYTES} bytes of memory; wait for one to end"),
+            })
+        })
+    }
+
+    /// Checks the parameters of a subscription and counts it as a call: it is answered when it ends.
+    fn begin_subscription(
+        &self,
+        id: &RequestId,
+        params: &Map<String, Value>,
+    ) -> Result<Subscription, RpcError> {
+        if !self.scope(params)?.version.is_stateless() {
+            return Err(RpcError::unknown_method(listeners::METHOD));
+        }
+        let has_tools = listeners::wants_tools(params)?;
+        if !self.outbox.carries_requests() {
+            let error = "a subscription is answered with `text/event-stream`";
+            return Err(RpcError::invalid_request(error));
+        }
+        Ok(Subscription {
+            ticket: self.begin(id, memory_of_call(id, None, &Map::new()))?,
+            server: self.server.clone(),
+            outbox: self.outbox.clone(),
+            has_tools,
         })
     }
 }
@@ -397,7 +452,7 @@ struct Begun {
     tool: Arc<dyn toolcell_core::Tool>,
     arguments: Map<String, Value>,
     scope: Scope,
-    ticket: crate::server::in_flight::Ticket,
+    ticket: Ticket,
 }
 
 impl Begun {
@@ -431,5 +486,5 @@ fn meta(params: &Map<String, Value>) -> Result<Option<&Map<String, Value>>, RpcE
 }
 
 fn capabilities() -> Value {
-    json!({ "tools": {}, "logging": {} })
+    json!({ "tools": { "listChanged": true }, "logging": {} })
 }

@@ -5,6 +5,7 @@ mod catalog;
 mod connection;
 pub(crate) mod http;
 mod in_flight;
+mod listeners;
 mod outbox;
 mod question;
 mod result;
@@ -57,6 +58,16 @@ impl Server {
     ) -> Result<Self, DuplicateTool> {
         let catalog = Catalog::new(tools)?;
         Ok(Self(Arc::new(ServerState::new(catalog, identity, observer))))
+    }
+
+    /// Offers other tools instead of the present ones. Clients that listen are told if their list differs; calls in progress go on
+    /// with the tools that they have called.
+    ///
+    /// # Errors
+    /// Fails if two tools have the same name. Nothing is changed then.
+    pub fn replace_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), DuplicateTool> {
+        self.0.replace(Catalog::new(tools)?);
+        Ok(())
     }
 
     /// Serves one client: one JSON message on each line, in both directions. Returns at the end of the input, when the

@@ -108,6 +108,11 @@ impl Outbox {
         (outbox, Unwritten { queue, written })
     }
 
+    /// True if it is the only output of its client.
+    pub(crate) fn is_only(&self) -> bool {
+        self.holds_permits
+    }
+
     /// True if the client takes requests of the server.
     pub(crate) fn carries_requests(&self) -> bool {
         self.carries_requests

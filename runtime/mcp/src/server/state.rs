@@ -1,13 +1,14 @@
 //! State that all connections of a server share: its tools, its description, and the observer of its calls.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 use toolcell_core::tool::LogLine;
-use toolcell_core::{ApprovalRequest, CallResult, ToolCall, ToolName};
+use toolcell_core::{ApprovalRequest, CallResult, Event, ToolCall, ToolName};
 
 use crate::server::catalog::Catalog;
+use crate::server::listeners::Listeners;
 use crate::server::question::Questions;
 
 /// Description of the server for clients.
@@ -33,13 +34,19 @@ pub trait ServerObserver: Send + Sync {
     fn running(&self, _change: i64) {}
     /// Called for each log line of a tool, including those that the client did not request.
     fn log(&self, _call: &str, _line: &LogLine) {}
+    /// Called for each event of an agent's session that runs inside of a call.
+    fn nested(&self, _call: &str, _event: &Event) {}
+    /// Called for a call inside of a call that needs approval, for which the client cannot ask its user.
+    fn unasked(&self, _request: &ApprovalRequest) {}
     /// Called once when a call ends, also if it was cancelled or its client has disconnected.
     fn finished(&self, _call: &str, _tool: &ToolName, _result: &CallResult) {}
 }
 
 /// State that all connections of a server share.
 pub(crate) struct ServerState {
-    pub(crate) catalog: Catalog,
+    catalog: RwLock<Arc<Catalog>>,
+    /// Clients that are told when it changes.
+    pub(crate) listeners: Arc<Listeners>,
     pub(crate) identity: Identity,
     /// Description of the server in messages.
     pub(crate) info: Value,
@@ -52,12 +59,32 @@ pub(crate) struct ServerState {
 impl ServerState {
     pub(crate) fn new(catalog: Catalog, identity: Identity, observer: Arc<dyn ServerObserver>) -> Self {
         Self {
-            catalog,
+            catalog: RwLock::new(Arc::new(catalog)),
+            listeners: Arc::default(),
             info: json!({ "name": identity.name, "version": identity.version }),
             identity,
             observer,
             questions: Questions::default(),
             calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the tools that are offered now.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Offers other tools, and tells the clients if their list differs. Calls in progress keep theirs.
+    pub(crate) fn replace(&self, catalog: Catalog) {
+        let new = Arc::new(catalog);
+        let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *current, new.clone());
+        drop(current);
+        if !old.is_listed_as(&new) {
+            self.listeners.tell();
         }
     }
 

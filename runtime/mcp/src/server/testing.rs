@@ -188,6 +188,7 @@ pub(crate) struct Client {
     pub(crate) seen: Arc<Seen>,
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) stop: CancellationToken,
+    pub(crate) server: Server,
     served: JoinHandle<std::io::Result<()>>,
 }
 
@@ -204,7 +205,7 @@ impl Client {
         let (here, there) = tokio::io::duplex(64 << 10);
         let stop = CancellationToken::new();
         let served = tokio::spawn({
-            let stop = stop.clone();
+            let (server, stop) = (server.clone(), stop.clone());
             async move {
                 let (read, write) = tokio::io::split(there);
                 server.serve(read, write, &stop).await
@@ -217,6 +218,7 @@ impl Client {
             seen,
             gate,
             stop,
+            server,
             served,
         }
     }

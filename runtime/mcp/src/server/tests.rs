@@ -13,6 +13,7 @@ use crate::{
     LOG_KEY, MAX_BATCH, MAX_IN_FLIGHT, MAX_MESSAGE_BYTES, MAX_RUNNING, PAGE_TOOLS, RECEIPT_KEY, Version,
 };
 
+mod changes;
 mod questions;
 mod unread;
 
@@ -46,7 +47,10 @@ async fn session_has_the_requested_version_or_the_newest() {
         let result = client.initialize(requested).await;
         assert_eq!(result["protocolVersion"], expected);
         assert_eq!(result["serverInfo"]["name"], "test");
-        assert_eq!(result["capabilities"], json!({"tools": {}, "logging": {}}));
+        assert_eq!(
+            result["capabilities"],
+            json!({"tools": {"listChanged": true}, "logging": {}})
+        );
         let again = json!({"protocolVersion": requested, "capabilities": {}});
         assert_eq!(code(&client.ask(1, "initialize", again).await), -32600);
     }
@@ -85,7 +89,7 @@ async fn stateless_requests_state_their_version_each_time() {
     assert_eq!(called["result"]["resultType"], "complete");
     // Nothing is remembered from the requests before.
     assert_eq!(code(&client.ask(3, "tools/list", json!({})).await), -32602);
-    for removed in ["initialize", "ping", "logging/setLevel", "subscriptions/listen"] {
+    for removed in ["initialize", "ping", "logging/setLevel", "resources/subscribe"] {
         assert_eq!(
             code(&client.ask(4, removed, current(json!({}))).await),
             -32601,

@@ -198,6 +198,7 @@ impl Simulation {
                 message: Message::user("hello"),
                 provider: info,
                 unanswered: false,
+                flow: DataFlow::default(),
             };
         }
         // Sometimes an unexpected input.

@@ -29,6 +29,7 @@ fn call_running_at_a_crash_is_repeated_only_if_idempotent() {
                 model: "m".into(),
             },
             unanswered: false,
+            flow: DataFlow::default(),
         },
         Input::Prompted {
             message: None,
@@ -126,6 +127,7 @@ fn finished_call_keeps_its_result_when_the_turn_is_stopped() {
             message: Message::user("go"),
             provider: info,
             unanswered: false,
+            flow: DataFlow::default(),
         },
         Input::Prompted {
             message: None,

@@ -19,7 +19,7 @@ use crate::ui::render::{Console, usage};
 use crate::ui::terminal::{FAINT, NAME, Own, STRONG, Text, text};
 
 /// Commands with their arguments and help.
-pub(super) const COMMANDS: [(&str, &str, &str); 12] = [
+pub(super) const COMMANDS: [(&str, &str, &str); 13] = [
     ("/help", "", "show this"),
     ("/model", "[NAME]", "show the model, or continue with another one"),
     ("/tools", "", "list the offered tools"),
@@ -27,6 +27,11 @@ pub(super) const COMMANDS: [(&str, &str, &str); 12] = [
         "/attach",
         "[FILE]",
         "send a file with the next message, or show which ones",
+    ),
+    (
+        "/prompts",
+        "",
+        "list the prompts of the MCP servers; `/SERVER:PROMPT NAME=VALUE` sends one",
     ),
     ("/cost", "", "show what the session has used"),
     (
@@ -61,26 +66,41 @@ pub(super) struct Conversation<'a> {
 pub(super) fn of(line: &str) -> Option<(&str, &str)> {
     let (command, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let name = command.strip_prefix('/')?;
-    let is_command = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let is_command = match name.split_once(':') {
+        // A prompt of a server.
+        Some((server, prompt)) => {
+            !server.is_empty() && !prompt.is_empty() && server.chars().all(is_plain) && !prompt.contains('/')
+        }
+        None => !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+    };
     is_command.then(|| (command, argument.trim()))
 }
 
 impl Conversation<'_> {
     /// Sends a message.
     pub(super) async fn say(&mut self, line: &str) -> Result<Exit, Failure> {
-        if self.session.is_open() {
-            return Err(Failure::new(Exit::Usage, "the last turn is not over")
-                .hint("/resume continues it, and /clear begins a new session"));
-        }
-        let message = prompt::of_line(line, &self.attached, self.environment, self.console)?;
+        self.check_over()?;
+        let draft = prompt::of_line(line, &self.attached, self.environment, self.console)?;
+        let start = draft.start(self.turns.setup(), self.console).await?;
         self.attached.clear();
-        self.turns
-            .turn(&mut self.session, TurnStart::Message(message))
-            .await
+        self.turns.turn(&mut self.session, start).await
+    }
+
+    /// Fails while a turn is open.
+    pub(super) fn check_over(&self) -> Result<(), Failure> {
+        match self.session.is_open() {
+            true => Err(Failure::new(Exit::Usage, "the last turn is not over")
+                .hint("/resume continues it, and /clear begins a new session")),
+            false => Ok(()),
+        }
     }
 
     /// Runs a command.
     pub(super) async fn command(&mut self, command: &str, argument: &str) -> Result<Exit, Failure> {
+        if let Some((server, prompt)) = command.strip_prefix('/').and_then(|name| name.split_once(':')) {
+            return self.send_prompt(server, prompt, argument).await;
+        }
         let known = COMMANDS.iter().find(|(name, _, _)| *name == command);
         let Some((_, takes, _)) = known else {
             return Err(unknown(command));
@@ -96,6 +116,7 @@ impl Conversation<'_> {
             "/tools" => self.tools()?,
             "/session" => self.console.note(text!("{}", self.session.id())),
             "/cost" => self.cost(),
+            "/prompts" => self.prompts().await?,
             "/attach" => self.attach(argument)?,
             "/model" => self.model(argument).await?,
             "/undo" => self.undo().await?,
@@ -250,7 +271,17 @@ mod tests {
     fn path_at_start_of_message_is_no_command() {
         assert_eq!(of("/model  gpt-5 "), Some(("/model", "gpt-5")));
         assert_eq!(of("/nwe"), Some(("/nwe", "")));
-        for message in ["/etc/hosts has what?", "/", "/ x", "hello /help", "/a.txt"] {
+        assert_eq!(of("/my_srv:a.b x=1 "), Some(("/my_srv:a.b", "x=1")));
+        for message in [
+            "/note: this",
+            "/:x",
+            "/a:/b",
+            "/etc/hosts has what?",
+            "/",
+            "/ x",
+            "hello /help",
+            "/a.txt",
+        ] {
             assert_eq!(of(message), None, "{message}");
         }
     }

@@ -3,6 +3,7 @@
 mod command;
 mod completion;
 mod input;
+mod prompts;
 
 use clap::Args;
 

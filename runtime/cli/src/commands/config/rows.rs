@@ -298,8 +298,22 @@ impl Rows {
                     self.add(key(&format!("env.{name}")), value, origin);
                 }
             }
-            Transport::Http { url, headers } => {
+            Transport::Cell { component, arguments } => {
+                if let ComponentSource::File(path) = &component.component {
+                    self.add(key("component"), environment.shown(&path.value), &path.origin);
+                }
+                if !arguments.is_empty() {
+                    let words: Vec<String> = arguments.iter().map(|word| escape::toml(word)).collect();
+                    self.add(key("args"), format!("[{}]", words.join(", ")), origin);
+                }
+                self.grants(component, &key);
+                self.limits(&component.limits, &key);
+            }
+            Transport::Http { url, headers, plain } => {
                 self.add(key("url"), url, origin);
+                if *plain {
+                    self.add(key("plain"), "true", origin);
+                }
                 for (name, value) in headers {
                     let value = match value.secret() {
                         None => "a text".to_owned(),

@@ -2,7 +2,6 @@
 
 mod change;
 pub(crate) mod edited;
-mod http;
 mod install;
 pub(crate) mod list;
 mod serve;

@@ -243,15 +243,19 @@ impl Resume {
         let mut with_flags = overrides.clone();
         self.agent.apply(&mut with_flags, environment)?;
         let message = self.message.as_ref();
-        let message = message.map(|text| self.attach.message(text, &with_flags, environment, console));
-        let message = message.transpose()?;
+        let draft = message.map(|text| self.attach.message(text, &with_flags, environment, console));
+        let draft = draft.transpose()?;
         let agent = setup::assemble(&self.agent, overrides, environment, console, Some(store)).await?;
         if !self.json {
             console.note(agent.note.clone());
         }
         let mut turns = TurnRunner::new(agent, console, self.json);
+        let start = match draft {
+            Some(draft) => Some(draft.start(turns.setup(), console).await?),
+            None => None,
+        };
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
-        let ended = turns.go_on(&mut session, message).await;
+        let ended = turns.go_on(&mut session, start).await;
         turns.stop_servers().await;
         if !self.json {
             turns.print_changes();

@@ -5,7 +5,7 @@ mod forbid;
 pub(crate) mod hooks;
 pub(crate) mod profiles;
 mod project;
-mod tool_table;
+pub(crate) mod tool_table;
 mod turn;
 
 use std::collections::BTreeMap;

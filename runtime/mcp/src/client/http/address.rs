@@ -9,7 +9,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-use crate::client::error::ServerError;
+use crate::client::error::{ServerError, excerpt};
 
 /// Time in which a connection is established.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -37,6 +37,8 @@ const PARAM: &str = "mcp-param-";
 pub struct Remote {
     url: Url,
     headers: HeaderMap,
+    /// True if its plain endpoints are used instead of the protocol.
+    is_plain: bool,
 }
 
 /// Defect of an address or a header.
@@ -83,11 +85,33 @@ impl Remote {
             value.set_sensitive(true);
             all.insert(header, value);
         }
-        Ok(Self { url, headers: all })
+        Ok(Self {
+            url,
+            headers: all,
+            is_plain: false,
+        })
+    }
+
+    /// Uses the plain endpoints below the address instead of the protocol: `POST /tools/list` and `POST /tools/call`.
+    pub fn plain(mut self) -> Self {
+        self.is_plain = true;
+        self
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     pub(super) fn url(&self) -> Url {
         self.url.clone()
+    }
+
+    /// Address of a plain endpoint: its path behind that of the server.
+    pub(super) fn endpoint(&self, method: &str) -> Url {
+        let mut url = self.url.clone();
+        let path = format!("{}/{method}", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        url
     }
 
     pub(super) fn headers(&self) -> &HeaderMap {
@@ -166,6 +190,47 @@ fn header_name(name: &str) -> Result<HeaderName, RemoteError> {
     }
 }
 
+/// Checks what the schema of a tool places in headers.
+///
+/// # Errors
+/// The reason, if a name is none of a header or is used twice, or a value cannot stand in one.
+pub(in crate::client) fn check_parameters(schema: &Value) -> Result<(), String> {
+    let mut names = Vec::new();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (property, schema) in properties.into_iter().flatten() {
+        let Some(name) = schema.get(IN_HEADER) else {
+            continue;
+        };
+        let fail = |why: &str| {
+            Err(format!(
+                "its parameter `{}` cannot stand in a header: {why}",
+                excerpt(property)
+            ))
+        };
+        let is_plain =
+            |name: &&str| !name.is_empty() && HeaderName::try_from(format!("{PARAM}{name}")).is_ok();
+        let Some(name) = name.as_str().filter(is_plain) else {
+            return fail("the header has no valid name");
+        };
+        let is_primitive =
+            |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean" | "null"));
+        let is_fit = match schema.get("type") {
+            None => true,
+            Some(Value::Array(kinds)) => kinds.iter().all(is_primitive),
+            Some(kind) => kind != "null" && is_primitive(kind),
+        };
+        if !is_fit {
+            return fail("it is not a text, an integer or a boolean");
+        }
+        let name = name.to_ascii_lowercase();
+        if names.contains(&name) {
+            return fail("another one has the same header");
+        }
+        names.push(name);
+    }
+    Ok(())
+}
+
 /// Headers of the arguments that the schema of a tool places there.
 pub(in crate::client) fn parameters(schema: &Value, arguments: &Map<String, Value>) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -234,6 +299,17 @@ mod tests {
     }
 
     #[test]
+    fn plain_endpoints_are_below_the_address() {
+        for (url, endpoint) in [
+            ("https://a.example", "https://a.example/tools/list"),
+            ("https://a.example/v1/?k=1", "https://a.example/v1/tools/list?k=1"),
+        ] {
+            let remote = Remote::new(url, []).unwrap().plain();
+            assert_eq!(remote.endpoint("tools/list").as_str(), endpoint);
+        }
+    }
+
+    #[test]
     fn headers_of_the_protocol_cannot_be_set() {
         let refused = |name: &str, value: &str| {
             let headers = [(name.to_owned(), value.to_owned())];
@@ -252,6 +328,50 @@ mod tests {
         let headers = [("x-key".to_owned(), "s3cret".to_owned())];
         let remote = Remote::new("https://mcp.example", headers).unwrap();
         assert!(!format!("{remote:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn parameters_that_no_header_can_hold_are_refused() {
+        let of = |properties: Value| check_parameters(&json!({ "properties": properties }));
+        let one = |kind: Value, name: Value| {
+            of(json!({"a": {"type": kind, "x-mcp-header": name}, "b": {"type": "object"}}))
+        };
+        for kind in [
+            json!("string"),
+            json!("integer"),
+            json!("boolean"),
+            json!(["string", "null"]),
+        ] {
+            assert_eq!(one(kind, json!("Region")), Ok(()));
+        }
+        assert_eq!(of(json!({"a": {"x-mcp-header": "A"}})), Ok(()));
+        for name in ["", "a b", "a:b", "Région", "a\tb"] {
+            assert!(
+                one(json!("string"), json!(name))
+                    .unwrap_err()
+                    .contains("no valid name"),
+                "{name}"
+            );
+        }
+        assert!(one(json!("string"), json!(1)).is_err());
+        for kind in [
+            json!("number"),
+            json!("object"),
+            json!("array"),
+            json!("null"),
+            json!(["string", "object"]),
+        ] {
+            assert!(
+                one(kind.clone(), json!("A"))
+                    .unwrap_err()
+                    .contains("is not a text"),
+                "{kind}"
+            );
+        }
+        let twice = of(json!({
+            "a": {"type": "string", "x-mcp-header": "My"}, "b": {"type": "string", "x-mcp-header": "my"},
+        }));
+        assert!(twice.unwrap_err().contains("another one"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod address;
 mod events;
 #[cfg(test)]
 mod hostile;
+mod plain;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -27,8 +28,8 @@ use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Received};
 use crate::version::Version;
 
-pub(super) use address::parameters;
 pub use address::{Remote, RemoteError, check_header_name, check_url};
+pub(super) use address::{check_parameters, parameters};
 
 /// Maximum size of all events of one stream, in bytes: some messages of the maximum size. A stream that never ends is cut
 /// there.
@@ -113,7 +114,17 @@ impl Endpoint {
         self.lock().version = version;
     }
 
-    /// True if each request is independent, so that closing its answer cancels it.
+    /// True if the server has plain endpoints instead of the protocol.
+    pub(super) fn is_plain(&self) -> bool {
+        self.remote.is_plain()
+    }
+
+    /// True if closing an answer cancels the request.
+    pub(super) fn cancels_by_closing(&self) -> bool {
+        self.is_plain() || self.is_stateless()
+    }
+
+    /// True if each request is independent.
     pub(super) fn is_stateless(&self) -> bool {
         self.lock().version.is_some_and(Version::is_stateless)
     }
@@ -129,6 +140,9 @@ impl Endpoint {
         outgoing: Outgoing<'_>,
         receive: &Receive<'_>,
     ) -> Result<(), ServerError> {
+        if self.is_plain() {
+            return receive(self.plain(outgoing).await?);
+        }
         let Outgoing {
             id,
             method,
@@ -327,6 +341,13 @@ impl Endpoint {
         }
         if status == StatusCode::UNAUTHORIZED {
             return Err(ServerError::Unauthorized);
+        }
+        if self.is_plain() && matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
+            // There is no such endpoint, whatever the body says.
+            return Err(ServerError::Status {
+                method: method.to_owned(),
+                status: status.as_u16(),
+            });
         }
         let body = body_of(&mut response, method, MAX_REFUSAL_BYTES).await;
         let told = body.as_deref().map(message::parse_refusal).unwrap_or_default();

@@ -17,6 +17,7 @@ use super::Remote;
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) method: String,
+    pub(super) path: String,
     pub(super) headers: BTreeMap<String, String>,
     pub(super) body: Value,
     /// True once the client closed the connection before the end of the answer.
@@ -154,6 +155,11 @@ impl Scripted {
         .await
     }
 
+    /// All requests.
+    pub(super) fn all(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
     /// Requests for this method.
     pub(super) fn seen(&self, method: &str) -> Vec<Seen> {
         let seen = self.seen.lock().unwrap();
@@ -225,7 +231,8 @@ async fn serve(stream: TcpStream, script: Arc<Script>, all: Arc<Mutex<Vec<Seen>>
 async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
-    let method = line.split(' ').next()?.to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -242,6 +249,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
     stream.read_exact(&mut body).await.ok()?;
     Some(Seen {
         method,
+        path,
         headers,
         body: serde_json::from_slice(&body).unwrap_or_default(),
         is_cut: false,

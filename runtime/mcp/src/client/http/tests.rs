@@ -72,6 +72,33 @@ async fn requests_without_session_state_all_in_headers() {
 }
 
 #[tokio::test]
+async fn version_that_was_refused_is_tried_once_more() {
+    for (refusals, version) in [(1, Version::V2026_07_28), (2, Version::V2025_06_18)] {
+        let left = AtomicUsize::new(refusals);
+        let scripted = Scripted::new(move |seen| {
+            let is_one_less = |left: usize| left.checked_sub(1);
+            match seen.does() {
+                "server/discover"
+                    if left
+                        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_one_less)
+                        .is_ok() =>
+                {
+                    let error =
+                        json!({"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}});
+                    let refusal = json!({"jsonrpc": "2.0", "id": seen.body["id"], "error": error});
+                    response(400, JSON, refusal.to_string())
+                }
+                "server/discover" => stateless(seen),
+                _ => polite(seen),
+            }
+        })
+        .await;
+        let server = scripted.start().await;
+        assert_eq!(server.version().await, Some(version), "{refusals}");
+    }
+}
+
+#[tokio::test]
 async fn every_older_version_has_a_session() {
     for version in [Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25] {
         for has_session in [true, false] {

@@ -30,7 +30,7 @@ pub(crate) enum Answer {
 
 /// Rest of a message or a text.
 pub(crate) struct Parts {
-    rest: Bytes,
+    pub(super) rest: Bytes,
     /// Keeps its room and its call until the last part is taken.
     message: Option<Message>,
 }
@@ -152,6 +152,11 @@ pub(crate) async fn of_exchange(mut unwritten: Unwritten, takes_events: bool) ->
             Ok(Some(_)) | Err(_) => {}
         }
     }
+}
+
+/// Response with a stream of notifications, which begins at once.
+pub(crate) fn stream(unwritten: Unwritten) -> Response<Answer> {
+    events(Events::new(None, unwritten))
 }
 
 fn events(events: Events) -> Response<Answer> {

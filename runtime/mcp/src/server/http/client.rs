@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 
 use super::Token;
 use super::sessions::Sessions;
-use crate::message::{self, Incoming, RpcError};
+use crate::message::{Incoming, RpcError};
 use crate::server::Server;
 use crate::server::call::MAX_RUNNING;
 use crate::server::connection::SessionState;
@@ -65,13 +65,20 @@ impl Client {
         SessionState::new(self.load.clone(), self.running.clone(), is_stateless)
     }
 
-    /// Parses a message. Large ones leave the worker to others meanwhile.
-    pub(super) async fn parse(&self, body: Vec<u8>) -> Incoming {
+    /// State of a request that belongs to no session, and states no version.
+    pub(super) fn plain_state(&self) -> Arc<SessionState> {
+        let state = self.state(false);
+        state.begin_plain();
+        state
+    }
+
+    /// Parses a body with `parse`. Large ones leave the worker to others meanwhile.
+    pub(super) async fn parse(&self, body: Vec<u8>, parse: fn(&[u8]) -> Incoming) -> Incoming {
         if body.len() <= PARSED_ON_WORKER {
-            return message::parse(&body);
+            return parse(&body);
         }
         let _turn = self.parsing.acquire().await;
-        let parsed = tokio::task::spawn_blocking(move || message::parse(&body)).await;
+        let parsed = tokio::task::spawn_blocking(move || parse(&body)).await;
         parsed.unwrap_or_else(|_| Incoming::Invalid(None, RpcError::internal()))
     }
 
@@ -130,7 +137,7 @@ mod tests {
             message.resize(length, b' ');
             // The thread of this client is in use.
             let other = client.parsing.acquire().await;
-            let mut parsed = std::pin::pin!(client.parse(message));
+            let mut parsed = std::pin::pin!(client.parse(message, crate::message::parse));
             let first = futures_util::poll!(parsed.as_mut());
             assert_eq!(first.is_ready(), on_worker, "{length}");
             drop(other);

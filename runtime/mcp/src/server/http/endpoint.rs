@@ -13,6 +13,7 @@ use super::answer::{self, Answer};
 use super::client::{Client, MAX_REQUESTS};
 use super::headers::{self, SESSION, Takes, VERSION};
 use super::peer::Peer;
+use super::plain;
 use super::sessions::OpenSession;
 use super::{Access, MAX_CONNECTIONS, Metrics, Reached, request_body};
 use crate::lines::MAX_MESSAGE_BYTES;
@@ -59,7 +60,7 @@ impl Refused {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(ALLOW, HeaderValue::from_static("POST, DELETE"));
+                headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -137,6 +138,13 @@ impl Endpoint {
             && self.exchanges.available_permits() == ALL as usize
     }
 
+    /// Ends all streams that only tell of changes.
+    pub(crate) fn end_listening(&self) {
+        for client in &self.clients {
+            client.server.0.listeners.closed.cancel();
+        }
+    }
+
     /// Cancels the requests in progress.
     pub(crate) fn cancel(&self) {
         self.stopped.cancel();
@@ -155,12 +163,22 @@ impl Endpoint {
         is_stopping: bool,
         peer: &Peer,
     ) -> Response<Answer> {
-        let response = match self.route(request, address, is_stopping, peer).await {
+        let plain = self.plain(request.uri().path());
+        let response = match self.route(request, address, is_stopping, peer, plain).await {
             Ok(response) => response,
             Err(refused) => refused.response(),
         };
+        let response = match plain {
+            Some(_) => plain::without_envelope(response),
+            None => response,
+        };
         self.metrics.responded(response.status().as_u16());
         response
+    }
+
+    /// Returns the reader of the bodies of a plain endpoint; `None` for any other path.
+    fn plain(&self, path: &str) -> Option<plain::Read> {
+        plain::of_path(path).filter(|_| self.reached.plain)
     }
 
     async fn route(
@@ -169,6 +187,7 @@ impl Endpoint {
         address: SocketAddr,
         is_stopping: bool,
         peer: &Peer,
+        plain: Option<plain::Read>,
     ) -> Result<Response<Answer>, Refused> {
         if !headers::is_for(request.headers(), address, &self.reached) {
             let reason = "the request is for another host, or comes from a page of another origin";
@@ -177,6 +196,7 @@ impl Endpoint {
         let is_get = request.method() == Method::GET;
         match request.uri().path() {
             PATH => {}
+            _ if plain.is_some() => {}
             "/healthz" if is_get => return Ok(answer::text(StatusCode::OK, "ok\n".into())),
             "/readyz" if is_get && is_stopping => {
                 return Ok(answer::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into()));
@@ -197,8 +217,11 @@ impl Endpoint {
         let client = self.client(request.headers())?;
         peer.is_of_client();
         match *request.method() {
-            Method::POST => self.post(client, request, peer).await,
-            Method::DELETE => {
+            Method::POST => self.post(client, request, peer, plain).await,
+            Method::GET if plain.is_none() && request.headers().contains_key(SESSION) => {
+                self.listen(client, request.headers(), peer)
+            }
+            Method::DELETE if plain.is_none() => {
                 let id = headers::only(request.headers(), SESSION);
                 if id.is_some_and(|id| client.sessions.remove(id)) {
                     return Ok(answer::status(StatusCode::NO_CONTENT));
@@ -210,6 +233,49 @@ impl Endpoint {
                 "messages are sent with POST",
             )),
         }
+    }
+
+    /// Opens the stream of a session, for notifications that belong to no request.
+    fn listen(&self, client: &Client, headers: &HeaderMap, peer: &Peer) -> Result<Response<Answer>, Refused> {
+        if !headers::takes(headers).events {
+            let reason = "the answer is of type `text/event-stream`";
+            return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+        }
+        let id = headers::only(headers, SESSION);
+        let session = id.and_then(|id| client.sessions.get(id)).ok_or_else(no_session)?;
+        let Some(stream) = session.state.stream.clone().try_acquire_owned().ok() else {
+            let reason = "the session has an open stream";
+            return Err(Refused::new(StatusCode::CONFLICT, reason));
+        };
+        let places = self.places(client)?;
+        let (outbox, unwritten) = Outbox::within(client.unread.clone(), true);
+        let listeners = client.server.0.listeners.clone();
+        let listening = listeners.add_session(outbox.clone());
+        let (stopped, closed) = (self.stopped.clone(), peer.closed());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = outbox.closed() => {}
+                () = closed.cancelled() => {}
+                () = session.ended.cancelled() => {}
+                () = stopped.cancelled() => {}
+                () = listeners.closed.cancelled() => {}
+            }
+            drop((listening, stream, places, session));
+        });
+        Ok(answer::stream(unwritten))
+    }
+
+    /// Takes the places of a request.
+    fn places(&self, client: &Client) -> Result<[OwnedSemaphorePermit; 2], Refused> {
+        let places = (
+            client.requests.clone().try_acquire_owned(),
+            self.exchanges.clone().try_acquire_owned(),
+        );
+        let (Ok(own), Ok(all)) = places else {
+            let reason = format!("{MAX_REQUESTS} requests are not answered yet; wait for one");
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &reason));
+        };
+        Ok([own, all])
     }
 
     /// Returns the client whose token the request carries.
@@ -233,21 +299,16 @@ impl Endpoint {
         client: &Client,
         request: Request<IncomingBody>,
         peer: &Peer,
+        plain: Option<plain::Read>,
     ) -> Result<Response<Answer>, Refused> {
-        let places = (
-            client.requests.clone().try_acquire_owned(),
-            self.exchanges.clone().try_acquire_owned(),
-        );
-        let (Ok(own), Ok(all)) = places else {
-            let reason = format!("{MAX_REQUESTS} requests are not answered yet; wait for one");
-            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &reason));
-        };
+        let places = self.places(client)?;
         let (parts, body) = request.into_parts();
         if !headers::is_json(&parts.headers) {
             let reason = "the content type is `application/json`";
             return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
         }
-        let takes = headers::takes(&parts.headers);
+        let mut takes = headers::takes(&parts.headers);
+        takes.events &= plain.is_none();
         if !takes.json && !takes.events {
             let reason = "the answer is of type `application/json` or `text/event-stream`";
             return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
@@ -264,17 +325,25 @@ impl Endpoint {
                 };
                 Refused::new(status, &reason)
             })?;
-        let message = client.parse(body).await;
+        let message = client.parse(body, plain.unwrap_or(message::parse)).await;
         let memory = memory_of_message(&message).min(MAX_IN_FLIGHT_BYTES);
         let memory = u32::try_from(memory).unwrap_or(u32::MAX);
         drop(held);
         let Ok(parsed) = client.messages.clone().try_acquire_many_owned(memory) else {
             return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, &unhandled()));
         };
-        let exchange = self.exchange(client, &parts.headers, message, takes)?;
-        Ok(self
-            .answer(client, exchange, takes, [own, all], parsed, peer)
-            .await)
+        let exchange = match plain {
+            Some(_) => Exchange {
+                message,
+                session: OpenSession {
+                    state: client.plain_state(),
+                    ended: self.stopped.child_token(),
+                },
+                begins_session: false,
+            },
+            None => self.exchange(client, &parts.headers, message, takes)?,
+        };
+        Ok(self.answer(client, exchange, takes, places, parsed, peer).await)
     }
 
     /// Finds out the session of a message, and checks the headers.
@@ -294,7 +363,8 @@ impl Endpoint {
         };
         if !with_session || in_body.is_some() {
             if let Incoming::Request(request) = &message {
-                let schema = |name: &str| client.server.0.catalog.schema_of(name);
+                let catalog = client.server.0.catalog();
+                let schema = |name: &str| catalog.schema_of(name);
                 let id = &request.id;
                 headers::check(headers, request, schema)
                     .map_err(|error| Refused(StatusCode::BAD_REQUEST, message::error(Some(id), &error)))?;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toolcell_core::tool::LogLine;
-use toolcell_core::{ApprovalRequest, CallResult, ToolCall, ToolName};
+use toolcell_core::{ApprovalRequest, CallResult, Event, ToolCall, ToolName};
 
 use crate::server::state::ServerObserver;
 
@@ -172,6 +172,14 @@ impl ServerObserver for Counting {
 
     fn log(&self, call: &str, line: &LogLine) {
         self.inner.log(call, line);
+    }
+
+    fn nested(&self, call: &str, event: &Event) {
+        self.inner.nested(call, event);
+    }
+
+    fn unasked(&self, request: &ApprovalRequest) {
+        self.inner.unasked(request);
     }
 
     fn finished(&self, call: &str, tool: &ToolName, result: &CallResult) {

@@ -12,6 +12,7 @@ mod endpoint;
 mod headers;
 mod metrics;
 mod peer;
+mod plain;
 mod request_body;
 mod sessions;
 mod stall;
@@ -76,13 +77,15 @@ pub enum Access {
     Tokens(Vec<(Token, Server)>),
 }
 
-/// Names by which a server over HTTP is reached, beside its address and `localhost`.
+/// Ways in which a server over HTTP is reached, beside its address, `localhost` and [`PATH`].
 #[derive(Debug, Clone, Default)]
 pub struct Reached {
     /// Hosts, with the port if it is not the default of the scheme.
     pub hosts: Vec<String>,
     /// Origins of web pages, such as `https://example.com`.
     pub origins: Vec<String>,
+    /// Offers the plain endpoints `POST /tools/list` and `POST /tools/call` as well, without JSON-RPC.
+    pub plain: bool,
 }
 
 /// Serves tools to clients over HTTP.
@@ -148,6 +151,7 @@ impl HttpServer {
             }
         }
         drop(listener);
+        self.0.end_listening();
         let all = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_TIME, all).await.is_err() {
             self.0.cancel();

@@ -16,11 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::peer::Peer;
 use super::{Access, HttpServer, Metrics, Reached, Token};
+use crate::server::Server;
 use crate::server::testing::{Seen, server_of, stateless, tools};
 
 mod bounds;
+mod changes;
 mod isolation;
 mod messages;
+mod plain;
 
 const ADDRESS: &str = "127.0.0.1:8080";
 
@@ -49,6 +52,8 @@ struct Host {
     seen: Arc<Seen>,
     gate: Arc<Semaphore>,
     stop: CancellationToken,
+    /// Server of the only client.
+    offered: Server,
 }
 
 /// Response with its body.
@@ -83,12 +88,17 @@ impl Answered {
 
 impl Host {
     fn start() -> Self {
+        Self::reached(Reached::default())
+    }
+
+    fn reached(reached: Reached) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let seen = Arc::new(Seen::default());
         let metrics = Arc::new(Metrics::default());
-        let server = server_of(tools(&gate), metrics.observing(seen.clone()));
+        let offered = server_of(tools(&gate), metrics.observing(seen.clone()));
         Self {
-            server: Arc::new(HttpServer::new(Access::Open(server), Reached::default(), metrics)),
+            server: Arc::new(HttpServer::new(Access::Open(offered.clone()), reached, metrics)),
+            offered,
             seen,
             gate,
             stop: CancellationToken::new(),

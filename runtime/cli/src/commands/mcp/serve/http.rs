@@ -48,14 +48,19 @@ pub(super) struct Http {
     /// Accept requests from web pages of this origin, such as `https://example.com` (repeatable).
     #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "address")]
     origins: Vec<String>,
+
+    /// Offer the plain endpoints `POST /tools/list` and `POST /tools/call` as well, for clients without JSON-RPC.
+    #[arg(long, requires = "address")]
+    plain: bool,
 }
 
 impl Http {
-    /// Names of the server.
+    /// Ways in which clients reach the server.
     pub(super) fn reached(&self) -> Reached {
         Reached {
             hosts: self.hosts.clone(),
             origins: self.origins.clone(),
+            plain: self.plain,
         }
     }
 
@@ -180,6 +185,7 @@ mod tests {
             token_accounts: vec!["mcp".into()],
             hosts: Vec::new(),
             origins: Vec::new(),
+            plain: false,
         };
         let environment = Environment::for_tests(dir.path(), &[]);
         let keyring = Keyring::in_memory();

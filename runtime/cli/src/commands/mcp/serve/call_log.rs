@@ -1,0 +1,178 @@
+//! Log of one client: its calls in the log files, and hints for the user on standard error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use toolcell_agent::ApprovalHint;
+use toolcell_core::event::{Event, EventSink as _};
+use toolcell_core::tool::LogLine;
+use toolcell_core::{ApprovalRequest, CallResult, ToolCall, ToolName};
+use toolcell_mcp::ServerObserver;
+use toolcell_store::LogFiles;
+
+use super::offer::{Offer, approval_hint};
+use crate::approval::question;
+use crate::approval::terminal::Known;
+use crate::config::Settings;
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::telemetry::log_files::Logs;
+use crate::ui::hints::AllowHints;
+use crate::ui::render::Console;
+use crate::ui::terminal::{Size, text};
+
+/// Maximum number of hints that are printed. Each is printed once: a client that does not read standard error must not
+/// block calls when the pipe is full.
+const MAX_HINTS: usize = 64;
+
+/// Files the calls of the client, and tells the user on standard error how to allow what was denied.
+pub(super) struct CallLog {
+    console: Console,
+    facts: RwLock<Facts>,
+    size: Size,
+    told: Mutex<BTreeSet<String>>,
+    log: Option<Arc<LogFiles>>,
+    /// Hint for a call of an agent that needs approval.
+    approval_hint: Arc<ApprovalHint>,
+}
+
+/// Facts about the tools that are offered.
+struct Facts {
+    hints: AllowHints,
+    /// Facts about each tool for questions.
+    known: Arc<BTreeMap<String, Known>>,
+}
+
+impl Facts {
+    fn of(offer: &Offer, environment: &Environment) -> Self {
+        Self {
+            hints: AllowHints::new(&offer.loaded, environment),
+            known: offer.known.clone(),
+        }
+    }
+}
+
+impl CallLog {
+    /// Creates the log of a client.
+    pub(super) fn open(
+        offer: &Offer,
+        settings: &Settings,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Arc<Self>, Failure> {
+        let session = format!("mcp-{}", uuid::Uuid::now_v7());
+        let log = match Logs::open(settings.log.as_ref(), environment)? {
+            Some(mut logs) => Some(logs.of(&session)?),
+            None => None,
+        };
+        Ok(Arc::new(Self {
+            console: console.clone(),
+            facts: RwLock::new(Facts::of(offer, environment)),
+            size: Size::of_error(environment),
+            told: Mutex::default(),
+            log,
+            approval_hint: approval_hint(environment),
+        }))
+    }
+
+    /// Takes the facts about other tools, which are offered from now on.
+    pub(super) fn set_offer(&self, offer: &Offer, environment: &Environment) {
+        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Facts::of(offer, environment);
+    }
+
+    fn facts(&self) -> RwLockReadGuard<'_, Facts> {
+        self.facts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, event: &Event) {
+        if let Some(log) = &self.log {
+            log.event(event);
+        }
+    }
+
+    /// Tells the user something once.
+    fn tell(&self, message: String) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MAX_HINTS && told.insert(message.clone()) {
+            self.console.note(message);
+        }
+    }
+
+    /// Tells the user how to allow what was refused or denied in a call.
+    fn hint(&self, tool: &str, result: &CallResult) {
+        let error = result.error.as_ref();
+        let receipt = result.receipt.clone().unwrap_or_default();
+        if let Some(hint) = error.and_then(|error| error.hint()) {
+            self.tell(format!("a call of `{tool}` was refused; {hint}"));
+        }
+        let facts = self.facts();
+        for hint in facts.hints.of_denials(tool, &receipt, error) {
+            self.tell(format!("an access of `{tool}` was denied; {hint}"));
+        }
+        if let Some(error) = error
+            && let Some(hint) = facts.hints.of_limit(tool, &receipt, error)
+        {
+            self.tell(format!("a call of `{tool}` was {error}; {hint}"));
+        }
+    }
+
+    /// Reports a log that could not be written.
+    pub(super) fn end(&self) {
+        if let Some(error) = self.log.as_ref().and_then(|log| log.error()) {
+            self.console.note(text!("the log is incomplete: {}", error));
+        }
+    }
+}
+
+impl ServerObserver for CallLog {
+    fn question(&self, request: &ApprovalRequest) -> Option<String> {
+        let facts = self.facts();
+        question::of_call(request, facts.known.get(&request.tool), false).plain(self.size)
+    }
+
+    fn started(&self, call: &ToolCall) {
+        tracing::debug!(tool = %call.name, id = call.id, "the call starts");
+        self.file(&Event::CallStarted {
+            id: call.id.clone(),
+            tool: call.name.to_string(),
+            arguments: call.arguments.clone().into(),
+        });
+    }
+
+    fn log(&self, call: &str, line: &LogLine) {
+        self.file(&Event::CallLog {
+            id: call.to_owned(),
+            line: line.clone(),
+        });
+    }
+
+    fn finished(&self, call: &str, tool: &ToolName, result: &CallResult) {
+        let error = result.error.as_ref();
+        tracing::debug!(%tool, id = call, error = error.map(|error| error.kind()), "the call ended");
+        self.file(&Event::CallFinished {
+            id: call.to_owned(),
+            tool: tool.to_string(),
+            result: result.clone(),
+        });
+        self.hint(tool.as_str(), result);
+    }
+
+    fn nested(&self, call: &str, event: &Event) {
+        self.file(&Event::Nested {
+            id: call.to_owned(),
+            event: Box::new(event.clone()),
+        });
+        let mut inner = event;
+        while let Event::Nested { event, .. } = inner {
+            inner = event;
+        }
+        if let Event::CallFinished { tool, result, .. } = inner {
+            self.hint(tool, result);
+        }
+    }
+
+    fn unasked(&self, request: &ApprovalRequest) {
+        let hint = (self.approval_hint)(&request.tool, request.cause);
+        self.tell(format!("a call of `{}` was refused; {hint}", request.tool));
+    }
+}

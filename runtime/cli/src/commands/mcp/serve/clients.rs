@@ -1,0 +1,170 @@
+//! Servers of the clients, each with a budget, a data flow and a log of its own.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+use toolcell_agent::ClientGuard;
+use toolcell_mcp::{Access, DuplicateTool, HttpServer, Identity, Metrics, Server, ServerObserver};
+
+use super::call_log::CallLog;
+use super::http::{self, Http};
+use super::offer::Offer;
+use crate::components::keyring::Keyring;
+use crate::config::Settings;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+
+/// Parts that the servers of all clients share.
+pub(super) struct Clients<'a> {
+    offer: Mutex<Offer>,
+    settings: &'a Settings,
+    environment: &'a Environment,
+    console: &'a Console,
+    clients: Mutex<Vec<Client>>,
+}
+
+/// Server of one client, with its budget, its data flow and its log.
+struct Client {
+    server: Server,
+    guard: ClientGuard,
+    log: Arc<CallLog>,
+}
+
+impl<'a> Clients<'a> {
+    pub(super) fn new(
+        offer: Offer,
+        settings: &'a Settings,
+        environment: &'a Environment,
+        console: &'a Console,
+    ) -> Self {
+        Self {
+            offer: Mutex::new(offer),
+            settings,
+            environment,
+            console,
+            clients: Mutex::default(),
+        }
+    }
+
+    /// Offers other tools to all clients. Their budgets and data flows go on.
+    pub(super) fn replace(&self, offer: Offer) -> Result<(), DuplicateTool> {
+        for client in &*lock(&self.clients) {
+            let tools = offer.tools(&client.guard, self.settings, self.environment);
+            client.server.replace_tools(tools)?;
+            client.log.set_offer(&offer, self.environment);
+        }
+        *lock(&self.offer) = offer;
+        Ok(())
+    }
+
+    /// Ends the logs of all clients, and what the tools need.
+    pub(super) async fn end(self) {
+        for client in &*lock(&self.clients) {
+            client.log.end();
+        }
+        let offer = self.offer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        offer.end().await;
+    }
+
+    /// Creates the server of one client, with a budget, a data flow and a log of its own.
+    fn server(&self, metrics: Option<&Arc<Metrics>>) -> Result<Server, Failure> {
+        let offer = lock(&self.offer);
+        let log = CallLog::open(&offer, self.settings, self.environment, self.console)?;
+        let observer: Arc<dyn ServerObserver> = match metrics {
+            Some(metrics) => metrics.observing(log.clone()),
+            None => log.clone(),
+        };
+        let identity = Identity {
+            name: "toolcell".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            instructions: None,
+        };
+        let guard = offer.guard();
+        let tools = offer.tools(&guard, self.settings, self.environment);
+        let server = Server::new(tools, identity, observer).map_err(|error| {
+            Failure::new(Exit::Config, "the tools cannot be served together")
+                .because(error)
+                .hint("choose among them with --tool")
+        })?;
+        lock(&self.clients).push(Client {
+            server: server.clone(),
+            guard,
+            log,
+        });
+        Ok(server)
+    }
+
+    /// Serves one client on standard input and output.
+    pub(super) async fn serve_stdio(&self, stop: &CancellationToken) -> Result<Exit, Failure> {
+        let server = self.server(None)?;
+        let ended = stop.child_token();
+        cancel_when_unread(ended.clone());
+        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+        let served = server.serve(input, output, &ended).await;
+        served.map_err(|error| {
+            Failure::new(Exit::Failed, "the connection to the MCP client failed").because(error)
+        })?;
+        Ok(if stop.is_cancelled() {
+            Exit::Cancelled
+        } else {
+            Exit::Ok
+        })
+    }
+
+    /// Serves many clients at an address.
+    pub(super) async fn serve_http(
+        &self,
+        http: &Http,
+        address: SocketAddr,
+        stop: &CancellationToken,
+    ) -> Result<Exit, Failure> {
+        let tokens = http.tokens(address, self.environment, &Keyring::of_system())?;
+        let metrics = Arc::new(Metrics::default());
+        let server = || self.server(Some(&metrics));
+        let access = if tokens.is_empty() {
+            Access::Open(server()?)
+        } else {
+            let clients = tokens.into_iter().map(|token| Ok((token, server()?)));
+            Access::Tokens(clients.collect::<Result<_, Failure>>()?)
+        };
+        let listener = http::listen(address, self.console).await?;
+        let server = HttpServer::new(access, http.reached(), metrics);
+        let served = server.serve(listener, stop).await;
+        served.map_err(|error| {
+            Failure::new(Exit::Failed, "the MCP clients could not be served").because(error)
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Time between two looks at a standard output of which the system does not tell at once that it was closed.
+const LOOK: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
+
+/// Cancels when the client has closed its end of standard output, which a server with nothing to write would not notice.
+fn cancel_when_unread(ended: CancellationToken) {
+    let look = move || {
+        while !ended.is_cancelled() {
+            // Errors and hang-ups are always reported.
+            let output = std::io::stdout();
+            let mut output = [PollFd::new(&output, PollFlags::empty())];
+            match poll(&mut output, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => ended.cancel(),
+                Err(_) => return,
+            }
+        }
+    };
+    // Without the thread, the next message shows that nobody reads.
+    let _ = std::thread::Builder::new().name("stdout".into()).spawn(look);
+}

@@ -1,0 +1,159 @@
+//! Tools that are served: those of components, or an agent as a tool.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use toolcell_agent::budget::Budget;
+use toolcell_agent::{ApprovalCause, ApprovalHint, Approvals, ClientGuard, ClientRules};
+use toolcell_core::Tool;
+use toolcell_core::event::DataFlow;
+use toolcell_core::suggest::nearest;
+
+use crate::agent::setup;
+use crate::approval::terminal::Known;
+use crate::approval::{project_rules, terminal};
+use crate::components::loader::{ComponentLoader, Loaded};
+use crate::components::{data_flow, lock, selection, tool_lint};
+use crate::config::user_files::user_file_shown;
+use crate::config::{Settings, ToolSettings};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::mcp::servers::Servers;
+use crate::ui::hints::BudgetHints;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Lint findings by component.
+type Findings = BTreeMap<String, Vec<String>>;
+
+/// Tools that are served, and what applies to each client of them.
+pub(super) struct Offer {
+    /// Components that are called, also by an agent.
+    pub(super) loaded: Vec<Loaded>,
+    /// Facts about each tool for questions.
+    pub(super) known: Arc<BTreeMap<String, Known>>,
+    tools: Vec<Arc<dyn Tool>>,
+    flows: BTreeMap<String, DataFlow>,
+    approvals: Approvals,
+    budget: Budget,
+    /// MCP servers of an agent.
+    servers: Servers,
+}
+
+impl Offer {
+    /// Loads components. Returns the lint findings for their descriptions as well, unless they are locked.
+    pub(super) async fn components(
+        loader: &ComponentLoader<'_>,
+        wanted: &[ToolSettings],
+        is_locked: bool,
+    ) -> Result<(Self, Findings), Failure> {
+        let (settings, environment) = (loader.settings, loader.environment);
+        let loaded = selection::load_all(loader, wanted).await?;
+        let findings = tool_lint::among(&loaded);
+        if is_locked {
+            lock::check(&loaded, Some(&[]), environment)?;
+        }
+        let mut approvals = terminal::rules(settings, environment);
+        let of_projects = project_rules::of(&loaded, &approvals.rules);
+        approvals.rules.extend(of_projects);
+        let flows = data_flow::of_tools(&loaded, DataFlow::default());
+        let offer = Self {
+            known: Arc::new(setup::known(&loaded, &findings, settings, environment)?),
+            tools: loaded.iter().flat_map(|loaded| loaded.tools.clone()).collect(),
+            flows: flows.into_iter().collect(),
+            approvals,
+            budget: settings.budget.budget(None),
+            servers: Servers::default(),
+            loaded,
+        };
+        let findings = if is_locked { Findings::new() } else { findings };
+        Ok((offer, findings))
+    }
+
+    /// Sets up an agent of `[agents]`. It asks about the calls of its tools, and runs the hooks, as when another one calls it.
+    pub(super) async fn agent(
+        name: &str,
+        is_locked: bool,
+        settings: &Settings,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let wanted = settings.agents.get(name).ok_or_else(|| {
+            let failure = Failure::new(Exit::Usage, text!("there is no agent `{}`", name));
+            let names: Vec<&str> = settings.agents.keys().map(String::as_str).collect();
+            match nearest(name, &names).first() {
+                Some(near) => failure.hint(text!("did you mean `{}`?", near)),
+                None => failure.hint("define it in your configuration: [agents.NAME] description = \"…\""),
+            }
+        })?;
+        let sole = setup::sole(wanted, is_locked, settings, environment, console).await?;
+        let tool = sole.agent.as_tool(name, &wanted.description.value);
+        let tool =
+            tool.map_err(|error| Failure::new(Exit::Config, "an agent cannot be offered").because(error))?;
+        Ok(Self {
+            flows: BTreeMap::from([(name.to_owned(), sole.agent.flow())]),
+            tools: vec![tool],
+            known: Arc::new(sole.known),
+            approvals: sole.approvals,
+            budget: sole.budget,
+            servers: sole.servers,
+            loaded: sole.loaded,
+        })
+    }
+
+    /// Creates the guard of a client, with its budget.
+    pub(super) fn guard(&self) -> ClientGuard {
+        ClientGuard::new(self.budget.clone())
+    }
+
+    /// Returns the tools of one client, under the approval rules, the flow guard and the budget.
+    pub(super) fn tools(
+        &self,
+        guard: &ClientGuard,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Vec<Arc<dyn Tool>> {
+        let budget_hints = BudgetHints::new(settings, None, environment);
+        let rules = ClientRules {
+            approvals: self.approvals.clone(),
+            flows: self.flows.clone(),
+            approval_hint: approval_hint(environment),
+            budget_hint: Arc::new(move |spent| budget_hints.of(spent, 0)),
+        };
+        guard.tools(self.tools.iter().cloned(), rules)
+    }
+
+    /// Ends the MCP servers of an agent.
+    pub(super) async fn end(&self) {
+        self.servers.stop().await;
+    }
+}
+
+/// Refuses settings that this command would not enforce: serving without them would be weaker than what the user wrote.
+pub(super) fn check_enforced(settings: &Settings) -> Result<(), Failure> {
+    let mut hooks = settings.hooks.values();
+    if let Some(hook) = hooks.find(|hook| hook.component.enabled.value) {
+        let failure = Failure::new(Exit::Config, "hooks do not run for MCP clients yet").why(text!(
+            "the hook `{}` is enabled, and the calls of a client would bypass it",
+            hook.component.name
+        ));
+        return Err(failure
+            .hint("serve with a configuration of its own, without them: toolcell --config FILE mcp serve"));
+    }
+    Ok(())
+}
+
+/// Returns the hint for a call that needs approval, which its client cannot ask for.
+pub(super) fn approval_hint(environment: &Environment) -> Arc<ApprovalHint> {
+    let file = user_file_shown(environment);
+    Arc::new(move |tool, cause| {
+        let rule = || format!("end the rules with {{ tool = \"{tool}\", verdict = \"allow\" }}");
+        let flow = "add flow = \"off\", or --flow off";
+        let change = match cause {
+            ApprovalCause::Rule => rule(),
+            ApprovalCause::Flow => flow.to_owned(),
+            ApprovalCause::RuleAndFlow => format!("{}, and {flow}", rule()),
+        };
+        format!("its MCP client cannot ask for approval; to allow it, in {file}, [approval]: {change}")
+    })
+}

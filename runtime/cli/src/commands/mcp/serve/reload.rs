@@ -1,0 +1,213 @@
+//! Components whose files change while they are served: loaded aside, checked, and offered instead of the old ones.
+
+use std::convert::Infallible;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::clients::Clients;
+use super::offer::Offer;
+use crate::components::loader::ComponentLoader;
+use crate::components::lock;
+use crate::config::{ComponentSource, ToolSettings};
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Time between two looks at the files. One that changed is loaded when it is the same at the next look: it is written
+/// completely then.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Maximum number of messages about changes that are printed. A client that does not read standard error must not block
+/// calls when the pipe is full.
+const MAX_TOLD: usize = 256;
+
+/// Components that are watched.
+pub(super) struct Reload<'a> {
+    loader: ComponentLoader<'a>,
+    wanted: Vec<ToolSettings>,
+    files: Vec<Watched>,
+    lock: Watched,
+    is_locked: bool,
+    console: &'a Console,
+    /// Number of messages that were printed.
+    told: usize,
+}
+
+/// File of a component, or the lock file.
+struct Watched {
+    path: PathBuf,
+    /// Index of its component.
+    component: usize,
+    /// State that was loaded or refused.
+    known: Option<Stamp>,
+    /// State at the last look.
+    last: Option<Stamp>,
+    /// True if `known` was refused.
+    is_refused: bool,
+}
+
+/// Identity, size and time of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// Returns the state of a file; `None` if there is none.
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self {
+            file: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+impl Watched {
+    fn new(path: PathBuf, component: usize) -> Self {
+        let now = Stamp::of(&path);
+        Self {
+            path,
+            component,
+            known: now,
+            last: now,
+            is_refused: false,
+        }
+    }
+
+    /// True once for each new state of the file that lasts from one look to the next. A file that is missing is about to be
+    /// written.
+    fn has_changed(&mut self) -> bool {
+        let now = Stamp::of(&self.path);
+        let before = std::mem::replace(&mut self.last, now);
+        let is_new = now.is_some() && now == before && now != self.known;
+        if is_new {
+            self.known = now;
+        }
+        is_new
+    }
+}
+
+impl<'a> Reload<'a> {
+    /// Loads components, and begins to watch their files.
+    pub(super) async fn begin(
+        loader: ComponentLoader<'a>,
+        wanted: Vec<ToolSettings>,
+        is_locked: bool,
+        console: &'a Console,
+    ) -> Result<(Self, Offer), Failure> {
+        // Before they are read, so that no change is missed.
+        let files = wanted.iter().enumerate().filter_map(|(index, settings)| {
+            let ComponentSource::File(path) = &settings.component else {
+                return None;
+            };
+            Some(Watched::new(path.value.clone(), index))
+        });
+        let files = files.collect();
+        let lock = Watched::new(loader.environment.cwd.join(lock::FILE), 0);
+        let (offer, findings) = Offer::components(&loader, &wanted, is_locked).await?;
+        for finding in findings.values().flatten() {
+            console.note(text!("warning: {}", finding));
+        }
+        let reload = Self {
+            loader,
+            wanted,
+            files,
+            lock,
+            is_locked,
+            console,
+            told: 0,
+        };
+        Ok((reload, offer))
+    }
+
+    /// Loads components again whenever their files change.
+    pub(super) async fn watch(&mut self, clients: &Clients<'_>) -> Infallible {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            // What did not fit the lock may fit the new one.
+            let is_unlocked = self.lock.has_changed();
+            for index in 0..self.files.len() {
+                let file = &mut self.files[index];
+                let is_retried = is_unlocked && file.is_refused;
+                if !file.has_changed() && !is_retried {
+                    continue;
+                }
+                let settings = self.wanted[file.component].clone();
+                let loaded = self.load(&settings, clients).await;
+                self.files[index].is_refused = loaded.is_err();
+                self.tell(&settings.name, loaded);
+            }
+        }
+    }
+
+    /// Tells the user what became of a change.
+    fn tell(&mut self, name: &str, loaded: Result<Vec<String>, Failure>) {
+        let notes = match loaded {
+            Ok(findings) => {
+                let findings = findings.into_iter().map(|finding| text!("warning: {}", finding));
+                let loaded = text!("the component `{}` changed, and was loaded again", name);
+                std::iter::once(loaded).chain(findings).collect()
+            }
+            Err(failure) => vec![text!(
+                "warning: the component `{}` changed, and its tools stay as they were: {}",
+                name,
+                failure.to_string()
+            )],
+        };
+        for note in notes {
+            if self.told < MAX_TOLD {
+                self.told += 1;
+                self.console.note(note);
+            }
+        }
+    }
+
+    /// Loads a component aside. Returns the lint findings for it.
+    async fn load(&self, settings: &ToolSettings, clients: &Clients<'_>) -> Result<Vec<String>, Failure> {
+        let old = self.loader.exchange(settings, None);
+        let replaced = self.replace(settings, clients).await;
+        if replaced.is_err() {
+            self.loader.exchange(settings, old);
+        }
+        replaced
+    }
+
+    async fn replace(&self, settings: &ToolSettings, clients: &Clients<'_>) -> Result<Vec<String>, Failure> {
+        let (offer, mut findings) = Offer::components(&self.loader, &self.wanted, self.is_locked).await?;
+        let loaded = clients.replace(offer);
+        loaded.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+        Ok(findings.remove(&settings.name).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_has_changed_when_its_new_state_lasts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.wasm");
+        std::fs::write(&path, "1").unwrap();
+        let mut watched = Watched::new(path.clone(), 0);
+        assert!(!watched.has_changed());
+        std::fs::write(&path, "22").unwrap();
+        assert!(!watched.has_changed());
+        std::fs::write(&path, "333").unwrap();
+        assert!(!watched.has_changed());
+        assert!(watched.has_changed());
+        assert!(!watched.has_changed());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!watched.has_changed() && !watched.has_changed());
+        // Another file in its place, as builds make it.
+        std::fs::write(dir.path().join("y"), "333").unwrap();
+        std::fs::rename(dir.path().join("y"), &path).unwrap();
+        assert!(!watched.has_changed());
+        assert!(watched.has_changed());
+    }
+}
