@@ -57,7 +57,10 @@ impl Workshop<'_> {
         install: &[&'static str],
     ) -> Result<Program, Failure> {
         let own = [".venv/bin", "node_modules/.bin"].map(|dir| self.dir.join(dir));
-        let active = self.environment.var("VIRTUAL_ENV").map(|dir| Path::new(dir).join("bin"));
+        let active = self
+            .environment
+            .var("VIRTUAL_ENV")
+            .map(|dir| Path::new(dir).join("bin"));
         let dirs: Vec<PathBuf> = own
             .into_iter()
             .chain(active)
@@ -114,7 +117,8 @@ impl Workshop<'_> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| self.failed().because(error))?;
         }
-        toolcell_fs::replace(&path, content, toolcell_fs::SHARED).map_err(|error| self.failed().because(error))
+        toolcell_fs::replace(&path, content, toolcell_fs::SHARED)
+            .map_err(|error| self.failed().because(error))
     }
 
     /// Reads what a compiler has written.

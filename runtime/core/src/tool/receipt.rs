@@ -317,6 +317,7 @@ mod tests {
             }],
             omitted: n,
             server: Some(name.into()),
+            server_in_cell: name == "a",
             agent: Some(Box::new(AgentUse {
                 steps: n,
                 ..AgentUse::default()
@@ -325,6 +326,8 @@ mod tests {
         let mut sum = receipt(1, "a");
         sum.merge(receipt(2, "b"));
         let sum = serde_json::to_value(&sum).unwrap();
+        // The server of the first attempt stays, and so does where it ran.
+        assert_eq!((&sum["server"], &sum["server_in_cell"]), (&"a".into(), &true.into()));
         for field in [
             "fuel",
             "wall_us",

@@ -77,16 +77,8 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
     }
     for (name, limits) in &settings.buckets {
         let of = &limits.value;
-        rows.add(
-            format!("buckets.{name}.keys"),
-            Count(of.keys),
-            &limits.origin,
-        );
-        rows.add(
-            format!("buckets.{name}.bytes"),
-            Bytes(of.bytes),
-            &limits.origin,
-        );
+        rows.add(format!("buckets.{name}.keys"), Count(of.keys), &limits.origin);
+        rows.add(format!("buckets.{name}.bytes"), Bytes(of.bytes), &limits.origin);
     }
     rows.log(settings, environment);
     for (name, secret) in &settings.secrets {
