@@ -273,8 +273,7 @@ fn directory_has_one_component_and_its_cases() {
         xml.contains("<testcase classname=\"probe.probe.case\" name=\"an echo\""),
         "{xml}"
     );
-    let inside = user.command(&["tool", "test", ".", "--strict"]);
-    let mut inside = inside;
+    let mut inside = user.command(&["tool", "test", ".", "--strict"]);
     let output = inside.current_dir(user.work().join("tool")).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "its schema accepts any parameter");
     user.probe("tool/second.wasm", &Probe::default());

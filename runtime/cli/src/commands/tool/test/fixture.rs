@@ -195,6 +195,12 @@ fn wrong_files(dir: &Path, expected: &BTreeMap<PathBuf, String>) -> Vec<String> 
     let mut wrong = Vec::new();
     for (path, content) in expected {
         let rules = toolcell_fs::Rules::own(super::cases::MAX_BYTES);
+        // The tool may have made a directory a link to somewhere else.
+        let parent = dir.join(path).parent().map(Path::canonicalize);
+        if parent.is_some_and(|parent| parent.is_ok_and(|parent| !parent.starts_with(dir))) {
+            wrong.push(format!("{} is behind a link", path.display()));
+            continue;
+        }
         match toolcell_fs::read_text(&dir.join(path), &rules) {
             Ok(found) if found == *content => {}
             Ok(found) => wrong.push(format!(
@@ -260,5 +266,33 @@ impl CallObserver for Recorder {
 
     fn receipt(&self, receipt: Receipt) {
         *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) = Some(receipt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_after_a_call_are_not_read_through_links() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "mine").unwrap();
+        let planted = tempfile::tempdir().unwrap();
+        let dir = planted.path().canonicalize().unwrap();
+        std::fs::create_dir(dir.join("real")).unwrap();
+        std::fs::write(dir.join("real/file"), "content").unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.join("linked")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret"), dir.join("link")).unwrap();
+        let wrong = |path: &str, content: &str| {
+            wrong_files(&dir, &BTreeMap::from([(path.into(), content.into())])).join(", ")
+        };
+        assert_eq!(wrong("real/file", "content"), "");
+        assert!(wrong("real/file", "other").contains("contains \"content\""));
+        assert!(wrong("real/gone", "").contains("does not exist"));
+        assert!(wrong("gone/file", "").contains("does not exist"));
+        for path in ["linked/secret", "link"] {
+            let told = wrong(path, "other");
+            assert!(!told.is_empty() && !told.contains("mine"), "{told}");
+        }
     }
 }
