@@ -52,7 +52,11 @@ fn main() {
     files.sort();
     let mut table = String::from("&[\n");
     for file in files {
-        let name = file.strip_prefix(&root).expect("below the root").display().to_string();
+        let name = file
+            .strip_prefix(&root)
+            .expect("below the root")
+            .display()
+            .to_string();
         if !NOT_EMBEDDED.iter().any(|prefix| name.starts_with(prefix)) {
             println!("cargo::rerun-if-changed={}", file.display());
             let file = file.canonicalize().expect("it was listed");

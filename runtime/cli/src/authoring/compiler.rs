@@ -57,7 +57,10 @@ impl Workshop<'_> {
         install: &[&'static str],
     ) -> Result<Program, Failure> {
         let own = [".venv/bin", "node_modules/.bin"].map(|dir| self.dir.join(dir));
-        let active = self.environment.var("VIRTUAL_ENV").map(|dir| Path::new(dir).join("bin"));
+        let active = self
+            .environment
+            .var("VIRTUAL_ENV")
+            .map(|dir| Path::new(dir).join("bin"));
         let dirs: Vec<PathBuf> = own
             .into_iter()
             .chain(active)
@@ -76,20 +79,18 @@ impl Workshop<'_> {
         Err(self
             .failed()
             .why(text!("`{}` is not installed", Own(name)))
-            .hints(self.installing(install)))
+            .hint(self.installing(install)))
     }
 
     /// Returns the hint to run commands in the directory of the tool.
-    pub(crate) fn installing(&self, commands: &[&'static str]) -> Vec<Text> {
+    pub(crate) fn installing(&self, commands: &[&'static str]) -> Text {
         let commands = Text::join(commands.iter().map(|command| Text::from(*command)), "; ");
-        let is_here = self.dir == self.environment.cwd;
-        let mut hint = if is_here {
-            text!("install it: ")
+        let hint = if self.dir == self.environment.cwd {
+            "install it: ".into()
         } else {
             text!("install it, in `{}`: ", self.environment.shown(self.dir))
         };
-        hint = Text::join([hint, commands], "");
-        vec![hint]
+        Text::join([hint, commands], "")
     }
 
     /// Returns the failure of this build.
@@ -114,7 +115,8 @@ impl Workshop<'_> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| self.failed().because(error))?;
         }
-        toolcell_fs::replace(&path, content, toolcell_fs::SHARED).map_err(|error| self.failed().because(error))
+        toolcell_fs::replace(&path, content, toolcell_fs::SHARED)
+            .map_err(|error| self.failed().because(error))
     }
 
     /// Reads what a compiler has written.

@@ -70,7 +70,10 @@ mod tests {
             let tool = dir.path().join("split-bill");
             create(&tool, "split-bill", *language).unwrap();
             let manifest = Manifest::read(&tool).unwrap();
-            assert_eq!((manifest.name.as_str(), manifest.language), ("split-bill", *language));
+            assert_eq!(
+                (manifest.name.as_str(), manifest.language),
+                ("split-bill", *language)
+            );
             for file in ["README.md", ".gitignore", &manifest.main] {
                 assert!(tool.join(file).is_file(), "{language:?}: {file}");
             }
@@ -79,7 +82,10 @@ mod tests {
                 assert!(!content.contains("{{function}}"), "{path}");
             }
             let source = fs::read_to_string(tool.join(&manifest.main)).unwrap();
-            assert!(source.contains("split_bill") && source.contains("is zero"), "{source}");
+            assert!(
+                source.contains("split_bill") && source.contains("is zero"),
+                "{source}"
+            );
         }
     }
 

@@ -16,7 +16,8 @@ pub(super) fn files() -> Vec<(String, String)> {
     for dir in ["", "macros/"] {
         let crate_dir = format!("sdk/rust/{dir}");
         let sources = format!("{crate_dir}src/");
-        let copied = embedded::below(&sources).map(|(path, text)| (format!("{DIR}{dir}src/{path}"), text.to_owned()));
+        let copied =
+            embedded::below(&sources).map(|(path, text)| (format!("{DIR}{dir}src/{path}"), text.to_owned()));
         files.extend(copied);
         let manifest = standalone(embedded::file(&format!("{crate_dir}Cargo.toml")));
         files.push((format!("{DIR}{dir}Cargo.toml"), manifest));

@@ -25,14 +25,20 @@ fn removed_functions_are_those_of_their_source() {
 
 #[test]
 fn component_imports_only_what_its_module_uses() {
-    let read = r#"(import "wasi_snapshot_preview1" "clock_time_get" (func (param i32 i64 i32) (result i32)))"#;
+    let read =
+        r#"(import "wasi_snapshot_preview1" "clock_time_get" (func (param i32 i64 i32) (result i32)))"#;
     let log = r#"(import "toolcell:tool/log@0.1.0" "write" (func (param i32 i32 i32)))"#;
     let made = |fields, preview_1| imports(&componentize(&module(fields), Strings::Utf8, preview_1).unwrap());
     assert_eq!(made("", Preview1::Adapted), [""; 0]);
     assert_eq!(made(read, Preview1::Removed), [""; 0]);
     assert_eq!(made(log, Preview1::Removed), ["toolcell:tool/log@0.1.0"]);
     let adapted = made(read, Preview1::Adapted);
-    assert!(adapted.iter().any(|name| name.starts_with("wasi:clocks/wall-clock@")), "{adapted:?}");
+    assert!(
+        adapted
+            .iter()
+            .any(|name| name.starts_with("wasi:clocks/wall-clock@")),
+        "{adapted:?}"
+    );
 }
 
 #[test]
@@ -44,7 +50,10 @@ fn module_without_the_exports_of_tools_is_refused() {
         r#"(module (memory (export "memory") 1) (func (export "toolcell:tool/tools@0.1.0#run")))"#,
     ] {
         let refused = of(text).unwrap_err();
-        assert!(refused.to_string().starts_with("the module does not fit"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("the module does not fit"),
+            "{refused}"
+        );
     }
     for bytes in [&b""[..], b"x", b"\0asm\x0d\0\x01\0"] {
         let refused = componentize(bytes, Strings::Utf8, Preview1::Removed).unwrap_err();
@@ -58,7 +67,10 @@ fn sections_for_debuggers_are_removed() {
     let whole = componentize(&with, Strings::Utf8, Preview1::Removed).unwrap();
     // A section of the kind 0: its size, the length of its name, its name, its content.
     with.extend_from_slice(b"\0\x0e\x0b.debug_infoxy");
-    assert_eq!(componentize(&with, Strings::Utf8, Preview1::Removed).unwrap(), whole);
+    assert_eq!(
+        componentize(&with, Strings::Utf8, Preview1::Removed).unwrap(),
+        whole
+    );
 }
 
 #[test]
@@ -70,11 +82,17 @@ fn only_imports_of_the_component_itself_are_renamed() {
         (instance (instantiate $inner (with "host:http/types@0.2.12" (instance $outer)))))"#;
     let component = wat::parse_str(text).unwrap();
     let renamed = rename_imports(&component, "host", "wasi").unwrap();
-    let changed = component.iter().zip(&renamed).filter(|(before, after)| before != after);
+    let changed = component
+        .iter()
+        .zip(&renamed)
+        .filter(|(before, after)| before != after);
     // `h`, `o` and `t` in one place.
     assert_eq!(changed.count(), 3);
     let expected = wat::parse_str(text.replacen("host:", "wasi:", 1)).unwrap();
     assert_eq!(renamed, expected);
     let refused = rename_imports(&component[..20], "host", "wasi").unwrap_err();
-    assert!(matches!(refused, ComponentizeError::NotAComponent { .. }), "{refused}");
+    assert!(
+        matches!(refused, ComponentizeError::NotAComponent { .. }),
+        "{refused}"
+    );
 }

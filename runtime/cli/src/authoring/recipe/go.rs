@@ -12,7 +12,15 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
         .with("GOARCH", "wasm")
         .with("GOTOOLCHAIN", "local");
     let output = workshop.intermediate(MODULE);
-    let arguments = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &output, "."];
+    let arguments = [
+        "build",
+        "-buildmode=c-shared",
+        "-trimpath",
+        "-ldflags=-s -w",
+        "-o",
+        &output,
+        ".",
+    ];
     workshop.run(&go, arguments).await?;
     component_of_module(workshop)
 }

@@ -22,7 +22,10 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     let wasi = &workshop.manifest.wasi;
     world::write(workshop, wasi, HOST)?;
     workshop.write("entry.js", entry(&workshop.manifest.main, wasi).as_bytes())?;
-    let (entry, bundle) = (workshop.intermediate("entry.js"), workshop.intermediate("bundle.js"));
+    let (entry, bundle) = (
+        workshop.intermediate("entry.js"),
+        workshop.intermediate("bundle.js"),
+    );
     let outfile = format!("--outfile={bundle}");
     let external = format!("--external:{HOST}:*");
     let arguments = [
@@ -39,7 +42,17 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     let (wit, module) = (workshop.intermediate(world::DIR), workshop.intermediate(MODULE));
     // The runtime's own imports of WASI are replaced by traps: those that a tool names are imports of its own.
     let arguments = [
-        "--wit", &wit, "--js", &bundle, "--world", WORLD, "--sync", "--stub-wasi", "--opt-size", "-o", &module,
+        "--wit",
+        &wit,
+        "--js",
+        &bundle,
+        "--world",
+        WORLD,
+        "--sync",
+        "--stub-wasi",
+        "--opt-size",
+        "-o",
+        &module,
     ];
     workshop.run(&componentize, arguments).await?;
     let component = workshop.output(&module)?;

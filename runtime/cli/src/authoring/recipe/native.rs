@@ -54,7 +54,10 @@ fn sources(workshop: &Workshop<'_>, dir: &str) -> Vec<String> {
     let entries = workshop.dir.join(dir).read_dir().into_iter().flatten().flatten();
     let mut files: Vec<String> = entries
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending)))
+        .filter(|name| {
+            name.rsplit_once('.')
+                .is_some_and(|(_, ending)| endings.contains(&ending))
+        })
         // A leading hyphen would be an option.
         .map(|name| format!("./{dir}/{name}"))
         .collect();
@@ -73,7 +76,16 @@ pub(super) async fn build_zig(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failur
     let root = format!("-Mroot={}", workshop.manifest.main);
     let output = format!("-femit-bin={}", workshop.intermediate(MODULE));
     let mut arguments = vec![
-        "build-exe", "-target", target, "-fno-entry", "-rdynamic", "-fstrip", "--stack", STACK, &output, "-OReleaseSmall",
+        "build-exe",
+        "-target",
+        target,
+        "-fno-entry",
+        "-rdynamic",
+        "-fstrip",
+        "--stack",
+        STACK,
+        &output,
+        "-OReleaseSmall",
     ];
     if !workshop.manifest.wasi.is_empty() {
         arguments.push("-mexec-model=reactor");

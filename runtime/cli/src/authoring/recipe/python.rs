@@ -18,7 +18,10 @@ const PACKAGES: &str = "deps";
 pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     let componentize = workshop.find("componentize-py", Language::Python.preparation())?;
     let main = Path::new(&workshop.manifest.main);
-    let module = main.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let module = main
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or_default();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !module.chars().all(is_word) || module.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(workshop
@@ -28,7 +31,11 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     }
     let has_wasi = !workshop.manifest.wasi.is_empty();
     // CPython imports everything but HTTP by itself.
-    let http: &[Wasi] = if workshop.manifest.uses(Wasi::Http) { &[Wasi::Http] } else { &[] };
+    let http: &[Wasi] = if workshop.manifest.uses(Wasi::Http) {
+        &[Wasi::Http]
+    } else {
+        &[]
+    };
     world::write(workshop, http, "wasi")?;
     let without = if has_wasi { "" } else { "import toolcell.no_wasi\n" };
     let entry = format!("from toolcell.component import Tools\nimport {module}\n{without}");

@@ -109,7 +109,8 @@ impl Build {
         }
         let shown = environment.shown(output);
         console.write(|s| {
-            s.out.line(text!("wrote {}, {}", Shown(&shown), Bytes(identity.size())))?;
+            s.out
+                .line(text!("wrote {}, {}", Shown(&shown), Bytes(identity.size())))?;
             s.out.flush()
         })?;
         for spec in specs() {
@@ -154,9 +155,14 @@ fn refuse_link(dir: &Path) -> Result<(), Failure> {
 /// Returns the parameters that the model has to guess.
 fn undescribed(spec: &ToolSpec) -> Vec<String> {
     let properties = spec.input.as_value().get("properties");
-    let parameters = properties.and_then(serde_json::Value::as_object).into_iter().flatten();
+    let parameters = properties
+        .and_then(serde_json::Value::as_object)
+        .into_iter()
+        .flatten();
     parameters
-        .filter(|(_, schema)| schema.is_object() && schema.get("description").is_none() && schema.get("$ref").is_none())
+        .filter(|(_, schema)| {
+            schema.is_object() && schema.get("description").is_none() && schema.get("$ref").is_none()
+        })
         .map(|(name, _)| name.clone())
         .collect()
 }
