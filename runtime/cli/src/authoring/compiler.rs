@@ -79,20 +79,18 @@ impl Workshop<'_> {
         Err(self
             .failed()
             .why(text!("`{}` is not installed", Own(name)))
-            .hints(self.installing(install)))
+            .hint(self.installing(install)))
     }
 
     /// Returns the hint to run commands in the directory of the tool.
-    pub(crate) fn installing(&self, commands: &[&'static str]) -> Vec<Text> {
+    pub(crate) fn installing(&self, commands: &[&'static str]) -> Text {
         let commands = Text::join(commands.iter().map(|command| Text::from(*command)), "; ");
-        let is_here = self.dir == self.environment.cwd;
-        let mut hint = if is_here {
-            text!("install it: ")
+        let hint = if self.dir == self.environment.cwd {
+            "install it: ".into()
         } else {
             text!("install it, in `{}`: ", self.environment.shown(self.dir))
         };
-        hint = Text::join([hint, commands], "");
-        vec![hint]
+        Text::join([hint, commands], "")
     }
 
     /// Returns the failure of this build.

@@ -23,7 +23,7 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     workshop.run(&cargo, arguments).await.map_err(|failure| {
         // Of the compiler, for a target without its standard library.
         if failure.to_string().contains("can't find crate for `core`") {
-            failure.hints(workshop.installing(Language::Rust.preparation()))
+            failure.hint(workshop.installing(Language::Rust.preparation()))
         } else {
             failure
         }
