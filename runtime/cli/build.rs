@@ -3,6 +3,8 @@
 //! They are built from `tools/` by `tools/build` into `tools/prebuilt`. A missing one is omitted with a warning: the command
 //! line works without it, and reports it on use. Their digests come from the manifest that `tools/build` writes, so that no
 //! command has to hash them.
+//!
+//! Lists the files of the SDKs as well, which `toolcell tool new` writes and `toolcell tool build` reads.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,52 @@ fn main() {
     table.push_str("]\n");
     std::fs::write(out.join("shipped.rs"), table).expect("cargo made the directory");
     std::fs::write(out.join("missing.rs"), format!("&{missing:?}")).expect("cargo made the directory");
+
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let mut files = vec![root.join("Cargo.toml")];
+    for dir in ["wit", "sdk"] {
+        list(&root.join(dir), &mut files);
+    }
+    files.sort();
+    let mut table = String::from("&[\n");
+    for file in files {
+        let name = file.strip_prefix(&root).expect("below the root").display().to_string();
+        if !NOT_EMBEDDED.iter().any(|prefix| name.starts_with(prefix)) {
+            println!("cargo::rerun-if-changed={}", file.display());
+            let file = file.canonicalize().expect("it was listed");
+            writeln!(table, "    ({name:?}, include_str!({file:?})),").expect("a string takes every text");
+        }
+    }
+    table.push_str("]\n");
+    std::fs::write(out.join("sdk.rs"), table).expect("cargo made the directory");
+}
+
+/// Parts of the folders of SDKs that no tool needs.
+const NOT_EMBEDDED: [&str; 7] = [
+    "sdk/README.md",
+    "sdk/conformance/",
+    "sdk/rust/examples/",
+    "sdk/rust/tests/",
+    "sdk/wasi/README.md",
+    "wit/README.md",
+    "wit/frozen/",
+];
+
+/// Appends the files below a directory, without those that builds and tests leave behind.
+fn list(dir: &Path, files: &mut Vec<PathBuf>) {
+    println!("cargo::rerun-if-changed={}", dir.display());
+    let Ok(entries) = dir.read_dir() else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('.') || ["__pycache__", "target", "node_modules"].contains(&&*name) {
+            continue;
+        }
+        if path.is_dir() {
+            list(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
 }
 
 /// Returns the digest of a component according to the manifest, an object of the form

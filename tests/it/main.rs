@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how it fails")]
 
 mod any_component;
+mod authors;
 mod bucket;
 mod cli_call;
 mod cli_policy;
@@ -19,6 +20,7 @@ mod mcp_client;
 mod memory;
 #[cfg(feature = "otel")]
 mod otel;
+mod packages;
 mod planted_files;
 mod project_tools;
 mod question;
@@ -26,6 +28,7 @@ mod question_together;
 mod repository;
 mod run;
 mod support;
+mod tool_test;
 
 /// Tools in WebAssembly text, shared with the tests of the sandbox.
 #[allow(

@@ -248,6 +248,24 @@ impl Environment {
         }
     }
 
+    /// Returns an environment for a test of a tool, with these directories and nothing of the user: no variables, no home
+    /// and no configuration.
+    pub(crate) fn isolated(&self, cwd: &Path, data_dir: &Path) -> Self {
+        Self {
+            vars: BTreeMap::new(),
+            cwd: cwd.to_owned(),
+            home: None,
+            named_config: None,
+            config_dir: None,
+            cache_dir: None,
+            data_dir: Some(data_dir.to_owned()),
+            state_dir: None,
+            program: self.program.clone(),
+            executables: self.executables.clone(),
+            terminals: Terminals::default(),
+        }
+    }
+
     /// Creates an environment with only a working directory and `vars`.
     #[cfg(test)]
     pub(crate) fn for_tests(cwd: &Path, vars: &[(&str, &str)]) -> Self {

@@ -6,6 +6,7 @@
 
 mod agent;
 mod approval;
+mod authoring;
 mod command_line;
 mod commands;
 mod components;
@@ -15,6 +16,7 @@ mod error;
 mod exit;
 mod flags;
 mod mcp;
+mod packages;
 mod scratch;
 mod session;
 mod telemetry;

@@ -23,6 +23,7 @@
 //! |---|---|
 //! | engine settings and pool | `engine` |
 //! | loading: preflight check, imports, compilation, cache, definitions | `load` |
+//! | components of the output of compilers | [`componentize`] |
 //! | loaded components and their tools | `component`, `tool`, `bindings` |
 //! | components whose functions are tools, programs | `typed`, `program` |
 //! | files and URLs in arguments | `places` |
@@ -58,6 +59,7 @@
 mod bindings;
 mod cell;
 mod component;
+pub mod componentize;
 mod egress;
 mod engine;
 mod error;

@@ -64,7 +64,7 @@ fn locked() -> Vec<(String, Version)> {
 
 /// Returns the manifests of all dependencies, for the features and platform of this build: their crates have been
 /// downloaded, others possibly not.
-fn metadata() -> Value {
+pub(super) fn metadata() -> Value {
     let host = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let host = String::from_utf8(host.stdout).expect("UTF-8");
     let host = host

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use rustix::termios::LocalModes;
 use serde_json::json;
 
-use crate::support::cli_user::User;
+use crate::support::cli_user::{SCRIPTED, User};
 use crate::support::pty::Terminal;
 
 /// Beginning and end of each answer.
@@ -156,4 +156,26 @@ fn stopped_answer_has_echo_and_goes_on_without() {
     server.go_on.send(()).unwrap();
     assert_eq!(terminal.finish(), Some(0));
     assert_eq!(terminal.modes().local_modes, before);
+}
+
+#[test]
+fn line_breaks_at_the_end_of_an_answer_end_its_line() {
+    let user = User::new();
+    for text in ["abc", "abc\\n", "abc\\n\\n"] {
+        let steps = format!(
+            r#"{{"steps":[{{"text":"{text}","calls":[{{"name":"text_count","arguments":{{"text":"x"}}}}]}},{{"text":"{text}"}}]}}"#
+        );
+        user.file("script.json", steps);
+        let mut terminal = Terminal::start(&user, &SCRIPTED, "xterm", 100, 30);
+        assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+        let lines: Vec<&str> = terminal.seen.lines().map(str::trim_end).collect();
+        assert!(lines.contains(&"│ abc"), "{}", terminal.seen);
+        for own in ["● text_count", "2 steps"] {
+            assert!(
+                lines.iter().any(|line| line.starts_with(own)),
+                "{}",
+                terminal.seen
+            );
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod config;
 mod doctor;
 mod help;
 mod instructions;
+mod key;
 mod lock;
 mod mcp;
 mod models;
@@ -69,7 +70,7 @@ enum Command {
     /// List, search, name, show, continue, fork, export and delete sessions.
     #[command(subcommand)]
     Session(session::Session),
-    /// List and inspect tools, and trust components of a project.
+    /// Write, build, test, list, add and inspect tools, and trust components of a project.
     #[command(subcommand)]
     Tool(tool::Tool),
     /// Review, commit or discard the changes that tools made with `--scratch`.
@@ -92,6 +93,8 @@ enum Command {
     /// Explain what tools can do in combination.
     #[command(subcommand)]
     Policy(policy::Policy),
+    #[command(subcommand)]
+    Key(key::Key),
     Models(models::Models),
     Lock(lock::Lock),
     /// Show and check the configuration.
@@ -162,6 +165,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Bucket(command) => command.run(environment, console).await,
         Command::Mcp(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Secret(command) => command.run(environment, console),
+        Command::Key(command) => command.run(environment, console),
         Command::Policy(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Models(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Lock(command) => Box::pin(command.run(overrides, environment, console)).await,

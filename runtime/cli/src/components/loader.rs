@@ -113,11 +113,21 @@ impl<'a> ComponentLoader<'a> {
         let limits = limits
             .map(|(name, limits)| (name.clone(), limits.value))
             .collect();
-        let mut loader = Self::with(
-            environment,
-            settings,
-            sandbox::start(environment, limits, console)?,
-        )?;
+        let sandbox = sandbox::start(environment, limits, console)?;
+        Self::asking(environment, settings, sandbox, console)
+    }
+
+    /// Creates a loader for a sandbox that is already running, which asks the user about components of projects.
+    ///
+    /// # Errors
+    /// Returns an error if a secret has a value that is not valid as a secret.
+    pub(crate) fn asking(
+        environment: &'a Environment,
+        settings: &'a Settings,
+        sandbox: Sandbox,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let mut loader = Self::with(environment, settings, sandbox)?;
         loader.trust = Trust::new(environment, Some(console));
         Ok(loader)
     }
@@ -392,9 +402,16 @@ impl<'a> ComponentLoader<'a> {
         }
     }
 
-    /// Refuses a component of a project with a tool whose name is already in use: rules, approvals and the model
-    /// identify tools by name.
-    async fn check_names(&self, settings: &ToolSettings, component: &Component) -> Result<(), Failure> {
+    /// Refuses a component with a tool whose name is already in use: rules, approvals and the model identify tools by
+    /// name.
+    ///
+    /// # Errors
+    /// Returns an error with the name and its owner.
+    pub(crate) async fn check_names(
+        &self,
+        settings: &ToolSettings,
+        component: &Component,
+    ) -> Result<(), Failure> {
         let mut taken = TakenNames::of(self.settings);
         let user_components = self.settings.tools.values().filter(|tool| {
             !tool.is_of_project() && matches!(tool.component, ComponentSource::File(_)) && tool.is_usable()
@@ -415,7 +432,10 @@ impl<'a> ComponentLoader<'a> {
                     text!("a tool of `{}` cannot be called `{}`", settings.name, spec.name),
                 )
                 .why(text!("the name belongs to {}", owner))
-                .hint("ask its author to rename it; outside of the project it can be used by its path"));
+                .hint(match settings.is_of_project() {
+                    true => "ask its author to rename it; outside of the project it can be used by its path",
+                    false => "ask its author to rename it; alone it can be used by its path: --tool FILE",
+                }));
             }
         }
         Ok(())

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell_core::error_chain;
-use toolcell_sandbox::{CompileCommand, CompileEvent, Compiler, Sandbox, SandboxOptions};
+use toolcell_core::{KeyValueStore, error_chain};
+use toolcell_sandbox::{
+    CompileCommand, CompileEvent, Compiler, HostNetwork, Network, Sandbox, SandboxOptions,
+};
 use toolcell_store::BucketLimits;
 
 use crate::components::buckets::Buckets;
@@ -19,7 +21,17 @@ pub(crate) const MAX_COMPONENT_BYTES: u64 = 32 << 20;
 /// Maximum number of concurrent cells. One user does not run more, and reserving few speeds up startup.
 const SLOTS: u32 = 64;
 
-/// Starts the sandbox with the user's compile cache, and these limits of buckets.
+/// Network and buckets of all cells.
+pub(crate) struct Surroundings {
+    /// Network for requests that a policy has allowed.
+    pub(crate) network: Arc<dyn Network>,
+    /// Additional CA certificates (X.509, DER).
+    pub(crate) trusted_roots: Vec<Vec<u8>>,
+    /// Store of the buckets.
+    pub(crate) buckets: Arc<dyn KeyValueStore>,
+}
+
+/// Starts the sandbox with the user's compile cache and network, and with these limits of the user's buckets.
 ///
 /// # Errors
 /// Returns an error if the engine does not start on this machine.
@@ -27,6 +39,23 @@ pub(crate) fn start(
     environment: &Environment,
     buckets: BTreeMap<String, BucketLimits>,
     console: &Console,
+) -> Result<Sandbox, Failure> {
+    let of_user = Surroundings {
+        network: Arc::new(HostNetwork),
+        trusted_roots: Vec::new(),
+        buckets: Arc::new(Buckets::new(environment, buckets)),
+    };
+    start_in(environment, console, of_user)
+}
+
+/// Starts the sandbox with the user's compile cache, and another network and buckets.
+///
+/// # Errors
+/// Returns an error if the engine does not start on this machine.
+pub(crate) fn start_in(
+    environment: &Environment,
+    console: &Console,
+    surroundings: Surroundings,
 ) -> Result<Sandbox, Failure> {
     let activities = Mutex::new(BTreeMap::new());
     let shown = console.clone();
@@ -43,7 +72,9 @@ pub(crate) fn start(
         cache_dir: environment.cache_dir.clone(),
         slots: SLOTS,
         open_files: open_files_of_tools(),
-        buckets: Some(Arc::new(Buckets::new(environment, buckets))),
+        network: surroundings.network,
+        trusted_roots: surroundings.trusted_roots,
+        buckets: Some(surroundings.buckets),
         max_component_bytes: MAX_COMPONENT_BYTES,
         on_compile: Some(Arc::new(move |event| {
             let mut activities = activities.lock().unwrap_or_else(PoisonError::into_inner);

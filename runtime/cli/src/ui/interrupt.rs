@@ -60,6 +60,11 @@ impl Interrupts {
         self.guard(token, "stopping the server")
     }
 
+    /// Makes the next signal end a command that runs until then, until the guard is dropped.
+    pub(crate) fn end_next(&self, token: CancellationToken) -> Guard {
+        self.guard(token, "ending")
+    }
+
     fn guard(&self, token: CancellationToken, effect: &'static str) -> Guard {
         *self.current() = Some(Cancellable { token, effect });
         Guard(self.clone())

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn token_counts_are_the_nearest_that_fit() {
-        let usage = parse(r#"{"a":{"b":7},"huge":1e30,"over":18446744073709551616,"half":2.5,"less":-3,"text":"9"}"#);
+        let usage =
+            parse(r#"{"a":{"b":7},"huge":1e30,"over":18446744073709551616,"half":2.5,"less":-3,"text":"9"}"#);
         let usage = usage.unwrap();
         let expected = [
             ("/a/b", Some(7)),

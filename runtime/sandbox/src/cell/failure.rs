@@ -80,14 +80,23 @@ pub(crate) fn busy() -> ToolError {
 /// the text of the error: the call has ended and its store is dropped either way. Tests of both fail when the engine
 /// changes the messages.
 fn untyped_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Limit> {
-    let root = error.root_cause().to_string();
-    if root.contains("fuel allocated for hostcalls has been exhausted") {
+    if is_too_much_at_once(error) {
         Some(Limit::Output(limits.output))
-    } else if root.contains("store handle limit exceeded") {
+    } else if error
+        .root_cause()
+        .to_string()
+        .contains("store handle limit exceeded")
+    {
         Some(Limit::Handles(u64::from(limits.handles)))
     } else {
         None
     }
+}
+
+/// Returns `true` if more passed between host and guest at once than the store allows (`Store::set_hostcall_fuel`).
+pub(crate) fn is_too_much_at_once(error: &wasmtime::Error) -> bool {
+    let root = error.root_cause().to_string();
+    root.contains("fuel allocated for hostcalls has been exhausted")
 }
 
 /// Returns a text of a guest, redacted and truncated to [`MAX_ERROR_TEXT`] with a marker.

@@ -36,6 +36,8 @@ struct Usage {
     guest: u64,
     reserved: u64,
     objects: u64,
+    /// Bytes that are kept free for the host ([`Aside`]); they are in use by nothing yet.
+    aside: u64,
     peak: u64,
     peak_host: u64,
     /// Largest total that the limit of the call refused.
@@ -51,6 +53,21 @@ struct Usage {
 pub(crate) struct Reservation {
     account: MemoryAccount,
     bytes: u64,
+}
+
+/// Bytes that are kept free until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    account: MemoryAccount,
+    bytes: u64,
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let mut usage = self.account.lock();
+        usage.aside -= self.bytes;
+        usage.pool.give_back(self.bytes);
+    }
 }
 
 /// Reason of a refusal.
@@ -102,7 +119,7 @@ impl MemoryPool {
 
 impl Usage {
     fn sum(&self) -> u64 {
-        self.guest.saturating_add(self.host())
+        self.guest.saturating_add(self.host()).saturating_add(self.aside)
     }
 
     fn host(&self) -> u64 {
@@ -125,7 +142,7 @@ impl Usage {
     }
 
     fn note_peak(&mut self) {
-        self.peak = self.peak.max(self.sum());
+        self.peak = self.peak.max(self.sum() - self.aside);
         self.peak_host = self.peak_host.max(self.host());
     }
 }
@@ -145,6 +162,7 @@ impl MemoryAccount {
             guest: 0,
             reserved: 0,
             objects: 0,
+            aside: 0,
             peak: 0,
             peak_host: 0,
             needed: 0,
@@ -164,6 +182,29 @@ impl MemoryAccount {
         let mut reservation = self.empty();
         reservation.grow(bytes)?;
         Ok(reservation)
+    }
+
+    /// Keeps bytes free for what the engine may allocate, without counting them as used. `None` if the call or the pool does
+    /// not have them; that is no refusal.
+    pub(crate) fn set_aside(&self, bytes: u64) -> Option<Aside> {
+        let mut usage = self.lock();
+        if usage.sum().saturating_add(bytes) > usage.limit || !usage.pool.take(bytes) {
+            return None;
+        }
+        usage.aside += bytes;
+        Some(Aside {
+            account: self.clone(),
+            bytes,
+        })
+    }
+
+    /// Records that the call needs more than its limit for something that this account does not count, and returns the
+    /// refusal.
+    pub(crate) fn refuse(&self) -> OutOfMemory {
+        let mut usage = self.lock();
+        let refused = OutOfMemory::Limit(Limit::Memory(usage.limit));
+        usage.refused = Some(refused);
+        refused
     }
 
     /// Creates an empty reservation that can grow.
@@ -321,6 +362,26 @@ mod tests {
         account.grow_guest(30).unwrap();
         assert_eq!(account.peaks(), (100, 60));
         drop(account);
+        assert_eq!(taken(&pool), 0);
+    }
+
+    #[test]
+    fn bytes_set_aside_are_free_and_not_used() {
+        let pool = MemoryPool::new(150);
+        let account = account(100, &pool);
+        account.grow_guest(40).unwrap();
+        assert!(account.set_aside(61).is_none());
+        let aside = account.set_aside(60).unwrap();
+        assert_eq!((account.left(), account.peaks()), (0, (40, 0)));
+        assert!(account.reserve(1).is_err());
+        drop(aside);
+        drop(account.reserve(60).unwrap());
+        assert_eq!(account.peaks(), (100, 60));
+        let other = self::account(200, &pool);
+        assert!(other.set_aside(111).is_none());
+        assert_eq!(other.refused(), None);
+        drop(other.set_aside(110).unwrap());
+        drop((account, other));
         assert_eq!(taken(&pool), 0);
     }
 

@@ -210,8 +210,8 @@ impl GuestOutputState {
             self.written += bytes.len() as u64;
         }
         for bytes in bytes.chunks(MAX_LINE) {
-            if let Some(capture) = self.capture.as_mut().filter(|capture| capture.is_full()) {
-                capture.drop_bytes(source, bytes.len());
+            if let Some(capture) = self.capture.as_mut().filter(|capture| capture.is_full(source)) {
+                capture.drop_bytes(bytes.len());
                 continue;
             }
             // Nothing is searched or buffered for a guest that has used up its limit.

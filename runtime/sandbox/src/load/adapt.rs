@@ -17,6 +17,7 @@ use wit_component::ComponentEncoder;
 use crate::cell::failure::cut;
 use crate::component::Digest;
 use crate::error::LoadError;
+use crate::load::complexity::ComplexityLimit;
 use crate::load::preflight;
 
 /// Prefix of the sections in which a toolchain leaves the types of the component that a module is meant for.
@@ -24,6 +25,10 @@ const COMPONENT_TYPE: &str = "component-type";
 
 /// Maximum length of the reason of a refusal, in bytes.
 const MAX_REASON: usize = 500;
+
+/// Maximum number of imports of a core module. Preview 1 has 46 functions; the time of the encoder grows with the square of
+/// their number.
+pub(crate) const MAX_IMPORTS: u32 = 1_000;
 
 /// Function that runs a program.
 const START: &str = "_start";
@@ -47,8 +52,10 @@ pub(crate) fn cache_digest(module: Digest) -> Digest {
 /// Parts of a module that decide how it is adapted.
 #[derive(Debug, Default)]
 struct Module {
-    /// Modules of its imports, each once.
-    imports: Vec<String>,
+    /// The first module of its imports that is not preview 1.
+    other_import: Option<String>,
+    /// Number of its imports.
+    imports: u32,
     is_program: bool,
     has_component_type: bool,
 }
@@ -70,8 +77,13 @@ pub(crate) enum Adapter {
 pub(crate) fn check(bytes: &[u8]) -> Result<Adapter, LoadError> {
     let mut module = Module::default();
     preflight::scan_module(bytes, |payload| module.note(payload))?;
+    if module.imports > MAX_IMPORTS {
+        return Err(LoadError::TooComplex {
+            excess: ComplexityLimit::ModuleImports,
+        });
+    }
     if !module.has_component_type {
-        if let Some(other) = module.imports.iter().find(|import| *import != PREVIEW_1) {
+        if let Some(other) = module.other_import {
             return Err(LoadError::ModuleImport {
                 module: other.escape_debug().to_string(),
             });
@@ -121,10 +133,11 @@ impl Module {
             Payload::ImportSection(section) => {
                 for import in section.clone().into_imports() {
                     let name = import?.module;
-                    if !self.imports.iter().any(|known| known == name) {
-                        self.imports.push(name.to_owned());
+                    if name != PREVIEW_1 {
+                        self.other_import.get_or_insert_with(|| name.to_owned());
                     }
                 }
+                self.imports = self.imports.saturating_add(section.count());
             }
             Payload::ExportSection(section) => {
                 for export in section.clone() {
@@ -213,6 +226,25 @@ mod tests {
             adapt(b"\0asm\x0d\0\x01\0"),
             Err(LoadError::Malformed { .. })
         ));
+    }
+
+    #[test]
+    fn imports_of_a_module_are_limited_in_number() {
+        let of = |count: u32| {
+            let import = r#"(import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#;
+            let imports = import.repeat(usize::try_from(count).unwrap());
+            let text = format!(r#"(module {imports} (memory (export "memory") 1) (func (export "_start")))"#);
+            check(&wat::parse_str(text).unwrap())
+        };
+        assert_eq!(of(MAX_IMPORTS).unwrap(), Adapter::Command);
+        let refused = of(MAX_IMPORTS + 1).unwrap_err();
+        assert!(matches!(refused, LoadError::TooComplex { .. }), "{refused}");
+        // Many different modules are no more work than one.
+        let imports: String = (0..200_000)
+            .map(|n| format!(r#"(import "{n}" "f" (func))"#))
+            .collect();
+        let other = check(&wat::parse_str(format!("(module {imports})")).unwrap()).unwrap_err();
+        assert!(matches!(other, LoadError::TooComplex { .. }), "{other}");
     }
 
     #[test]

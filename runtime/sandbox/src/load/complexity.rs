@@ -44,6 +44,8 @@ pub enum ComplexityLimit {
     ComponentInstances,
     /// Number of items of components, counted with repetition.
     Items,
+    /// Number of imports of a core module that is adapted.
+    ModuleImports,
     /// Number of functions with a body.
     Functions,
     /// Number of core modules and nested components.
@@ -65,6 +67,7 @@ impl ComplexityLimit {
             Self::CoreInstances => MAX_CORE_INSTANCES,
             Self::ComponentInstances => MAX_COMPONENT_INSTANCES,
             Self::Items => MAX_ITEMS,
+            Self::ModuleImports => super::adapt::MAX_IMPORTS,
             Self::Functions => MAX_FUNCTIONS,
             Self::Parts => MAX_PARTS,
             Self::Nesting => MAX_NESTING,
@@ -81,6 +84,7 @@ impl fmt::Display for ComplexityLimit {
             Self::CoreInstances => "core instances",
             Self::ComponentInstances => "component instances",
             Self::Items => "imports, exports, types and aliases",
+            Self::ModuleImports => "imports of a core module",
             Self::Functions => "functions",
             Self::Parts => "modules and nested components",
             Self::Nesting => "levels of nested components",

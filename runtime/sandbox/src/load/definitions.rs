@@ -18,7 +18,7 @@ use crate::error::LoadError;
 pub(crate) const MAX_TOOLS: usize = 128;
 
 /// Maximum size of a description, in bytes: about 2,500 tokens.
-const MAX_DESCRIPTION: usize = 10 << 10;
+pub(crate) const MAX_DESCRIPTION: usize = 10 << 10;
 
 /// Maximum size of a title, in bytes.
 const MAX_TITLE: usize = 256;

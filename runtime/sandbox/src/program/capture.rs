@@ -1,10 +1,13 @@
 //! Standard output and standard error of a program, kept for its result up to a limit. What exceeds it is counted and
 //! dropped, and the program continues.
 
+use std::collections::VecDeque;
+
 use toolcell_core::tool::LogSource;
 
 use crate::cell::last_message::LastMessage;
 use crate::cell::memory::Reservation;
+use crate::program::MAX_IN_ERROR;
 
 /// Bytes at the end of standard error in which the message of a crash is searched.
 const SEARCHED: usize = 64 << 10;
@@ -14,6 +17,8 @@ const SEARCHED: usize = 64 << 10;
 pub(crate) struct Capture {
     stdout: Captured,
     stderr: Captured,
+    /// The last bytes of standard error after [`Capture::left`] was used up: what the program says before it fails.
+    tail: VecDeque<u8>,
     /// Number of bytes that are still kept.
     left: u64,
     memory: Reservation,
@@ -32,8 +37,10 @@ struct Captured {
 pub(crate) struct StreamText {
     /// The beginning of the stream; bytes that are no UTF-8 are replaced.
     pub(crate) text: String,
-    /// Number of bytes that are missing at its end.
+    /// Number of bytes that are missing after it.
     pub(crate) missing: u64,
+    /// The end of the stream, if some are missing before it.
+    pub(crate) tail: String,
 }
 
 impl Capture {
@@ -42,13 +49,15 @@ impl Capture {
         Self {
             stdout: Captured::default(),
             stderr: Captured::default(),
+            tail: VecDeque::new(),
             left: limit,
             memory,
         }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.left == 0
+    /// Returns `true` if nothing more of a stream is kept.
+    pub(crate) fn is_full(&self, source: LogSource) -> bool {
+        self.left == 0 && source != LogSource::Stderr
     }
 
     /// Keeps the bytes that fit.
@@ -74,34 +83,72 @@ impl Capture {
                 }
             }
         }
-        stream.kept.extend_from_slice(&bytes[..room]);
-        stream.missing += (bytes.len() - room) as u64;
+        let (kept, rest) = bytes.split_at(room);
+        stream.kept.extend_from_slice(kept);
+        stream.missing += rest.len() as u64;
         self.left = self.left.saturating_sub(room as u64);
+        if source == LogSource::Stderr && !rest.is_empty() {
+            self.keep_tail(rest);
+        }
     }
 
-    /// Counts bytes that were dropped.
-    pub(crate) fn drop_bytes(&mut self, source: LogSource, count: usize) {
-        match source {
-            LogSource::Stderr => self.stderr.missing += count as u64,
-            _ => self.stdout.missing += count as u64,
+    fn keep_tail(&mut self, bytes: &[u8]) {
+        if self.tail.capacity() == 0 {
+            // Without memory for it there is no tail.
+            if self.memory.grow(MAX_IN_ERROR as u64).is_err() {
+                return;
+            }
+            self.tail.reserve_exact(MAX_IN_ERROR);
         }
+        let bytes = &bytes[bytes.len().saturating_sub(MAX_IN_ERROR)..];
+        let excess = (self.tail.len() + bytes.len()).saturating_sub(MAX_IN_ERROR);
+        self.tail.drain(..excess);
+        self.tail.extend(bytes);
+    }
+
+    /// Counts bytes of standard output that were dropped.
+    pub(crate) fn drop_bytes(&mut self, count: usize) {
+        self.stdout.missing += count as u64;
     }
 
     /// Returns standard output and standard error, together at most `limit` bytes of text.
     pub(crate) fn finish(self, limit: u64) -> (StreamText, StreamText) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let stderr = self.stderr.text(limit);
-        let stdout = self.stdout.text(limit - stderr.text.len());
+        let (tail, tail_bytes) = self.tail_text(limit);
+        let room = limit - tail.len();
+        // The tail takes the place of what is before it, as far as standard error has as much.
+        let before = room.saturating_sub(self.stdout.kept.len());
+        let mut stderr = self.stderr.text(before.max(room.min(MAX_IN_ERROR)));
+        stderr.missing -= tail_bytes.min(stderr.missing);
+        let stdout = self.stdout.text(room - stderr.text.len());
+        stderr.tail = tail;
         (stdout, stderr)
+    }
+
+    /// Returns at most `limit` bytes of the text of the tail, from a whole character on, and the number of bytes of it.
+    fn tail_text(&self, limit: usize) -> (String, u64) {
+        let bytes: Vec<u8> = self.tail.iter().copied().collect();
+        let is_inside = |byte: &&u8| (**byte & 0xc0) == 0x80;
+        let skipped = bytes.iter().take(3).take_while(is_inside).count();
+        let text = String::from_utf8_lossy(&bytes[skipped..]);
+        let from = text.ceil_char_boundary(text.len().saturating_sub(limit));
+        (
+            text[from..].to_owned(),
+            (bytes.len() - skipped - from.min(bytes.len() - skipped)) as u64,
+        )
     }
 
     /// Returns the last message on standard error.
     pub(crate) fn last_message(&self) -> Option<String> {
         let kept = &self.stderr.kept;
         let mut last = LastMessage::default();
-        String::from_utf8_lossy(&kept[kept.len().saturating_sub(SEARCHED)..])
-            .lines()
-            .for_each(|line| last.note(line));
+        let mut search = |bytes: &[u8]| {
+            String::from_utf8_lossy(bytes)
+                .lines()
+                .for_each(|line| last.note(line));
+        };
+        search(&kept[kept.len().saturating_sub(SEARCHED)..]);
+        search(&self.tail.iter().copied().collect::<Vec<u8>>());
         last.text
     }
 }
@@ -117,7 +164,11 @@ impl Captured {
             missing += (text.len() - end) as u64;
             text.truncate(end);
         }
-        StreamText { text, missing }
+        StreamText {
+            text,
+            missing,
+            tail: String::new(),
+        }
     }
 }
 
@@ -125,9 +176,15 @@ impl StreamText {
     /// Returns the text, and how much is missing.
     pub(crate) fn marked(self) -> String {
         match self.missing {
-            0 => self.text,
-            missing => format!("{} [{missing} bytes cut]", self.text),
+            0 => self.text + &self.tail,
+            missing if self.tail.is_empty() => format!("{} [{missing} bytes cut]", self.text),
+            missing => format!("{} [{missing} bytes cut] {}", self.text, self.tail),
         }
+    }
+
+    /// Returns the number of bytes of text.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len() + self.tail.len()
     }
 }
 
@@ -152,8 +209,8 @@ mod tests {
             assert_eq!(err.marked(), "xyz");
         }
         let mut full = capture(0);
-        assert!(full.is_full());
-        full.drop_bytes(LogSource::Stdout, 5);
+        assert!(full.is_full(LogSource::Stdout) && !full.is_full(LogSource::Stderr));
+        full.drop_bytes(5);
         assert_eq!(full.finish(0).0.marked(), " [5 bytes cut]");
     }
 
@@ -175,7 +232,7 @@ mod tests {
             let account = MemoryAccount::new(memory, MemoryPool::new(u64::MAX));
             let mut capture = Capture::new(100, account.empty());
             capture.keep(LogSource::Stdout, b"abcd");
-            assert_eq!(capture.is_full(), kept.is_empty());
+            assert_eq!(capture.is_full(LogSource::Stdout), kept.is_empty());
             assert_eq!(capture.finish(100).0.text, kept);
         }
         // A buffer is replaced by one of twice its size.
@@ -184,6 +241,32 @@ mod tests {
         capture.keep(LogSource::Stdout, b"ab");
         capture.keep(LogSource::Stdout, b"cd");
         assert_eq!((account.left(), account.peaks().0), (4, 6));
+    }
+
+    #[test]
+    fn end_of_standard_error_is_kept_beyond_the_limit() {
+        let of = |limit: u64, errors: &str| {
+            let mut capture = capture(limit);
+            capture.keep(LogSource::Stdout, b"out");
+            capture.keep(LogSource::Stderr, errors.as_bytes());
+            let message = capture.last_message();
+            let (out, err) = capture.finish(limit);
+            assert!(out.len() + err.len() <= usize::try_from(limit).unwrap());
+            (out.marked(), err.marked(), message)
+        };
+        // All of standard error after a full standard output.
+        let (_, err, message) = of(10, "xyz: disk full");
+        assert_eq!(err, "xyz [4 bytes cut] sk full");
+        assert_eq!(message.as_deref(), Some("sk full"));
+        // A long one loses its middle.
+        let limit = 20_000;
+        let long = format!("begin {} end", "x".repeat(40_000));
+        let (out, err, _) = of(limit, &long);
+        assert_eq!(out, "out");
+        assert!(err.starts_with("begin x") && err.ends_with("x end"), "{err}");
+        assert!(err.contains(" bytes cut] x"), "{err}");
+        let kept = err.len() - err.matches(" [").count();
+        assert!(kept > 19_000, "{kept}");
     }
 
     #[test]

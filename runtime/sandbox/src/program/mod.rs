@@ -29,7 +29,7 @@ const RUN: &str = "wasi:cli/run";
 
 /// Maximum length of one stream in the error of a program that failed, in bytes. Of standard error the end is kept, of
 /// standard output the beginning.
-const MAX_IN_ERROR: usize = 7 << 10;
+pub(crate) const MAX_IN_ERROR: usize = 7 << 10;
 
 /// Returns `true` if one of these exports makes the component a program.
 pub(crate) fn is_among(exports: &[String]) -> bool {
@@ -174,7 +174,7 @@ impl GuestCall for ProgramCall {
     }
 
     fn bytes_out(done: &ProgramResult) -> u64 {
-        (done.stdout.text.len() + done.stderr.text.len()) as u64
+        (done.stdout.len() + done.stderr.len()) as u64
     }
 }
 

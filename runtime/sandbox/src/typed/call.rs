@@ -7,7 +7,8 @@ use toolcell_core::ToolError;
 use wasmtime::component::{Instance, InstancePre, Val};
 use wasmtime::{Error, Store};
 
-use crate::cell::memory::Reservation;
+use crate::cell::failure;
+use crate::cell::memory::{Aside, Reservation};
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
 use crate::typed::schema::RESULT;
@@ -18,9 +19,9 @@ use crate::typed::{Function, lift, lower};
 /// WASI pass 64 KiB at once.
 const LEAST_AT_ONCE: u64 = 256 << 10;
 
-/// Part of the memory left to a call that the bytes of a result may take while the host reads them. A `list<u8>` takes 40
-/// bytes for each of its own.
-const SHARE_OF_BYTES: u64 = 4;
+/// Part of the memory left to a call that the values of a result may take while the host reads them. Each takes 40 bytes, also
+/// one of a `list<u8>`.
+const SHARE: u64 = 4;
 
 impl LinkedWorld for InstancePre<CellState> {
     type Guest = Instance;
@@ -64,25 +65,21 @@ impl<'a> FunctionCall<'a> {
     }
 
     /// Sets what may pass between host and guest at once, so that the values of the result take no more host memory than
-    /// those of other tools, or memory that the call has.
-    fn limit_result(&self, store: &mut Store<CellState>) -> wasmtime::Result<Option<Reservation>> {
+    /// those of other tools, or memory that the call has. That memory is kept free for them.
+    fn limit_result(&self, store: &mut Store<CellState>) -> Option<Aside> {
         let usual = self.output.saturating_add(HOSTCALL_BASE);
-        let Some(result) = &self.function.result else {
-            return Ok(None);
-        };
-        let weight = result.uncounted();
+        let weight = self.function.result.as_ref()?.uncounted();
         let mut fuel = (usual / weight).max(LEAST_AT_ONCE);
-        let mut held = None;
-        if result.has_bytes() {
-            let account = &store.data().account;
-            let share = account.left() / SHARE_OF_BYTES / weight;
-            if share > fuel {
-                held = Some(account.reserve(share * weight)?);
-                fuel = share;
-            }
+        let account = &store.data().account;
+        let share = account.left() / SHARE / weight;
+        let aside = (share > fuel)
+            .then(|| account.set_aside(share * weight))
+            .flatten();
+        if aside.is_some() {
+            fuel = share;
         }
         store.set_hostcall_fuel(usize::try_from(fuel).unwrap_or(usize::MAX));
-        Ok(held)
+        aside
     }
 }
 
@@ -106,13 +103,18 @@ impl GuestCall for FunctionCall<'_> {
     ) -> wasmtime::Result<FunctionResult> {
         let function = (guest.get_func(&mut *store, self.function.index))
             .ok_or_else(|| Error::msg("the function does not exist"))?;
-        let reading = self.limit_result(store)?;
+        let aside = self.limit_result(store);
         let mut results = vec![Val::Bool(false); usize::from(self.function.result.is_some())];
-        function
-            .call_async(&mut *store, &self.values, &mut results)
-            .await?;
+        let called = function.call_async(&mut *store, &self.values, &mut results).await;
+        if let Err(error) = called {
+            // The values did not fit into the memory for them; the size of their JSON is not known.
+            return Err(match failure::is_too_much_at_once(&error) {
+                true => store.data().account.refuse().into(),
+                false => error,
+            });
+        }
         self.values = Vec::new();
-        drop((reading, self.held.take()));
+        drop((aside, self.held.take()));
         let (Some(value), Some(ty)) = (results.pop(), &self.function.result) else {
             return Ok(FunctionResult {
                 value: None,

@@ -11,27 +11,43 @@ use crate::typed::wit_type::WitType;
 /// Returns the bytes of host memory that a value and its JSON take together, at most.
 pub(crate) fn price(value: &Val) -> u64 {
     const NODE: u64 = (size_of::<Val>() + 2 * size_of::<Value>()) as u64;
-    /// A member of an object: its name twice, and its place in a tree.
-    const MEMBER: u64 = 2 * size_of::<String>() as u64 + 64;
     let below = match value {
-        Val::String(text) | Val::Enum(text) => 2 * text.len() as u64,
+        Val::String(text) | Val::Enum(text) => 2 * allocated(text.len()),
         // In base64.
         Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => {
             return NODE + items.len() as u64 * (size_of::<Val>() as u64 + 3);
         }
         Val::List(items) | Val::Tuple(items) => items.iter().map(price).sum(),
-        Val::Record(fields) => (fields.iter())
-            .map(|(name, value)| MEMBER + 2 * name.len() as u64 + price(value))
-            .sum(),
-        Val::Variant(name, payload) => {
-            2 * (MEMBER + 2 * name.len() as u64) + payload.as_deref().map_or(0, price)
+        Val::Record(fields) => {
+            let members = fields
+                .iter()
+                .map(|(name, value)| 2 * name_bytes(name) + price(value));
+            object(fields.len()) + members.sum::<u64>()
         }
+        Val::Variant(name, payload) => object(2) + 2 * name_bytes(name) + payload.as_deref().map_or(0, price),
         Val::Option(payload) => payload.as_deref().map_or(0, |payload| NODE + price(payload)),
-        Val::Result(Ok(payload) | Err(payload)) => 2 * MEMBER + payload.as_deref().map_or(0, price),
-        Val::Flags(names) => names.iter().map(|name| NODE + 2 * name.len() as u64).sum(),
+        Val::Result(Ok(payload) | Err(payload)) => object(2) + payload.as_deref().map_or(0, price),
+        Val::Flags(names) => names.iter().map(|name| NODE + 2 * name_bytes(name)).sum(),
         _ => 0,
     };
     NODE + below
+}
+
+/// Returns the bytes of the tree of a JSON object: a `BTreeMap`, of which a leaf has room for eleven members and is at least
+/// half full, besides the first.
+fn object(members: usize) -> u64 {
+    const LEAF: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 4 * size_of::<usize>();
+    (members.div_ceil(5).max(1) * LEAF) as u64
+}
+
+/// Returns the bytes of a name: a text of its own.
+fn name_bytes(name: &str) -> u64 {
+    size_of::<String>() as u64 + allocated(name.len())
+}
+
+/// Returns the bytes that an allocator takes for a text.
+fn allocated(bytes: usize) -> u64 {
+    if bytes == 0 { 0 } else { bytes as u64 + 16 }
 }
 
 /// Converts a value of this type.

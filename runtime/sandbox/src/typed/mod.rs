@@ -17,20 +17,25 @@ mod wit_type;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use toolcell_core::ToolName;
 use wasmtime::Engine;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 pub(crate) use call::{FunctionCall, FunctionResult};
 
+use crate::cell::failure;
 use crate::cell::state::CellState;
 use crate::error::LoadError;
-use crate::load::definitions::{MAX_TOOLS, Stored};
+use crate::load::definitions::{MAX_DESCRIPTION, MAX_TOOLS, Stored};
 use docs::Docs;
-use wit_type::{MAX_TYPE_PARTS, Unsupported, WitType};
+use wit_type::{MAX_NAME_BYTES, MAX_TYPE_PARTS, Room, Unsupported, WitType};
 
 /// Maximum number of functions that are listed with the reason why they are no tools.
 const MAX_LEFT_OUT: usize = 128;
+
+/// Length of the marker of a description that is cut, in bytes.
+const CUT_MARKER: usize = 40;
 
 /// A component whose functions are tools, linked.
 pub(crate) struct Functions {
@@ -76,7 +81,10 @@ impl Functions {
             functions: Vec::new(),
             left_out: Vec::new(),
             beyond: 0,
-            parts: MAX_TOOLS * MAX_TYPE_PARTS,
+            room: Room {
+                parts: MAX_TOOLS * MAX_TYPE_PARTS,
+                name_bytes: MAX_TOOLS * MAX_NAME_BYTES,
+            },
         };
         for (name, item) in component.component_type().exports(engine) {
             match item.ty {
@@ -149,6 +157,9 @@ impl Function {
     fn define(&self, docs: &Docs) -> Stored {
         let interface = self.interface.as_deref();
         let description = match docs.of_function(interface, &self.function) {
+            Some(text) if text.len() > MAX_DESCRIPTION => {
+                failure::cut(text.to_owned(), MAX_DESCRIPTION - CUT_MARKER)
+            }
             Some(text) => text.to_owned(),
             None => match interface {
                 None => format!("Function `{}`. Its author left no description.", self.function),
@@ -174,8 +185,8 @@ struct Found<'a> {
     left_out: Vec<LeftOut>,
     /// Number of functions beyond [`MAX_TOOLS`].
     beyond: usize,
-    /// Number of parts that the types of all functions may still have: a type of a few bytes can occur in each of them.
-    parts: usize,
+    /// What the types of all functions may still have: a type of a few bytes can occur in each of them.
+    room: Room,
 }
 
 impl Found<'_> {
@@ -210,11 +221,17 @@ impl Found<'_> {
         if is_initialization(interface, function, ty) {
             return unsupported("it is called when the component is built");
         }
-        let allowed = self.parts.min(MAX_TYPE_PARTS);
+        let allowed = Room::of_one(self.room);
         let mut left = allowed;
         let types = types_of(ty, &mut left);
-        self.parts -= allowed - left;
+        self.room.parts -= allowed.parts - left.parts;
+        self.room.name_bytes -= allowed.name_bytes - left.name_bytes;
         let (parameters, result) = types?;
+        let name = names::tool(interface, function);
+        if ToolName::new(name.as_str()).is_err() {
+            return unsupported("its name is no name of a tool: at most 64 letters, digits, `_` and `-`");
+        }
+        schema::check(&parameters, result.as_ref())?;
         let instance = match interface {
             None => None,
             Some(name) => match self.component.get_export_index(None, name) {
@@ -226,7 +243,7 @@ impl Found<'_> {
             return unsupported("it cannot be called");
         };
         Ok(Function {
-            name: names::tool(interface, function),
+            name,
             interface: interface.map(str::to_owned),
             function: function.to_owned(),
             index,
@@ -240,11 +257,11 @@ impl Found<'_> {
 type Signature = (Vec<(String, WitType)>, Option<WitType>);
 
 /// Returns the types of a function.
-fn types_of(ty: &ComponentFunc, parts: &mut usize) -> Result<Signature, Unsupported> {
+fn types_of(ty: &ComponentFunc, room: &mut Room) -> Result<Signature, Unsupported> {
     let parameters = (ty.params())
-        .map(|(name, ty)| Ok((name.to_owned(), WitType::of(&ty, parts)?)))
+        .map(|(name, ty)| Ok((room.take_name(name)?, WitType::of(&ty, room)?)))
         .collect::<Result<_, _>>()?;
-    let result = ty.results().next().map(|ty| WitType::of(&ty, parts));
+    let result = ty.results().next().map(|ty| WitType::of(&ty, room));
     Ok((parameters, result.transpose()?))
 }
 

@@ -17,8 +17,9 @@
 //! | `result` in another type | as a variant with the cases `ok` and `err` |
 
 use serde_json::{Map, Value, json};
+use toolcell_core::schema::{MAX_SCHEMA_BYTES, MAX_SCHEMA_ENTRIES};
 
-use crate::typed::wit_type::WitType;
+use crate::typed::wit_type::{Unsupported, WitType};
 
 /// Largest integer that every JSON parser keeps exactly: 2^53 - 1 (RFC 8259, section 6).
 pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
@@ -46,6 +47,27 @@ pub(crate) fn of_result(result: Option<&WitType>) -> Option<Value> {
             "additionalProperties": false,
         }),
     })
+}
+
+/// Checks that the schemas of a function have at most the size of other schemas.
+pub(crate) fn check(parameters: &[(String, WitType)], result: Option<&WitType>) -> Result<(), Unsupported> {
+    for schema in std::iter::once(of_parameters(parameters)).chain(of_result(result)) {
+        if schema.to_string().len() > MAX_SCHEMA_BYTES {
+            return Err(Unsupported("the schema of its types has more than 64 KiB"));
+        }
+        if has_long_list(&schema) {
+            return Err(Unsupported("one of its types has more than 2000 members"));
+        }
+    }
+    Ok(())
+}
+
+fn has_long_list(schema: &Value) -> bool {
+    match schema {
+        Value::Array(items) => items.len() > MAX_SCHEMA_ENTRIES || items.iter().any(has_long_list),
+        Value::Object(members) => members.len() > MAX_SCHEMA_ENTRIES || members.values().any(has_long_list),
+        _ => false,
+    }
 }
 
 /// Returns the schema of a type.

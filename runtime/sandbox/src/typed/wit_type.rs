@@ -1,14 +1,25 @@
 //! Types of parameters and results, taken from a compiled component once.
 
+use toolcell_core::schema::MAX_SCHEMA_BYTES;
 use wasmtime::component::Type;
 
 /// Maximum nesting of a type. Each level adds at most four levels to a schema, which has at most
 /// [`toolcell_core::schema::MAX_SCHEMA_DEPTH`].
 pub(crate) const MAX_TYPE_DEPTH: usize = 14;
 
+/// Maximum size of the names in them, in bytes, counted likewise: as much as a schema has.
+pub(crate) const MAX_NAME_BYTES: usize = MAX_SCHEMA_BYTES;
+
 /// Maximum number of parts of all parameters and the result of one function, counted with repetition: a type of a few
 /// hundred bytes can contain another one twice, and that another one twice.
 pub(crate) const MAX_TYPE_PARTS: usize = 4_000;
+
+/// What the types of a function may still have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) parts: usize,
+    pub(crate) name_bytes: usize,
+}
 
 /// A type whose values have a form in JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,18 +54,21 @@ pub(crate) enum WitType {
 pub(crate) struct Unsupported(pub(crate) &'static str);
 
 impl WitType {
-    /// Converts a type. `parts` is the number of parts that the function may still have.
-    pub(crate) fn of(ty: &Type, parts: &mut usize) -> Result<Self, Unsupported> {
-        Self::nested(ty, parts, 1)
+    /// Converts a type.
+    pub(crate) fn of(ty: &Type, room: &mut Room) -> Result<Self, Unsupported> {
+        Self::nested(ty, room, 1)
     }
 
-    fn nested(ty: &Type, parts: &mut usize, depth: usize) -> Result<Self, Unsupported> {
+    fn nested(ty: &Type, room: &mut Room, depth: usize) -> Result<Self, Unsupported> {
         if depth > MAX_TYPE_DEPTH {
             return Err(Unsupported("its types are nested in more than 14 levels"));
         }
-        take(parts, 1)?;
-        let mut inner = |ty: &Type| Self::nested(ty, parts, depth + 1);
-        let mut boxed = |ty: Option<Type>| ty.map(|ty| inner(&ty).map(Box::new)).transpose();
+        room.take_part()?;
+        let boxed = |ty: Option<Type>, room: &mut Room| {
+            ty.map(|ty| Self::nested(&ty, room, depth + 1).map(Box::new))
+                .transpose()
+        };
+        let inner = |ty: &Type, room: &mut Room| Self::nested(ty, room, depth + 1);
         Ok(match ty {
             Type::Bool => Self::Bool,
             Type::S8 => Self::S8,
@@ -70,30 +84,29 @@ impl WitType {
             Type::Char => Self::Char,
             Type::String => Self::String,
             Type::List(list) if list.ty() == Type::U8 => Self::Bytes,
-            Type::List(list) => Self::List(Box::new(inner(&list.ty())?)),
+            Type::List(list) => Self::List(Box::new(inner(&list.ty(), room)?)),
             Type::Record(record) => Self::Record(
                 (record.fields())
-                    .map(|field| Ok((field.name.to_owned(), inner(&field.ty)?)))
+                    .map(|field| Ok((room.take_name(field.name)?, inner(&field.ty, room)?)))
                     .collect::<Result<_, _>>()?,
             ),
-            Type::Tuple(tuple) => Self::Tuple(tuple.types().map(|ty| inner(&ty)).collect::<Result<_, _>>()?),
+            Type::Tuple(tuple) => Self::Tuple(
+                (tuple.types())
+                    .map(|ty| inner(&ty, room))
+                    .collect::<Result<_, _>>()?,
+            ),
             Type::Variant(variant) => Self::Variant(
                 (variant.cases())
-                    .map(|case| Ok((case.name.to_owned(), case.ty.map(|ty| inner(&ty)).transpose()?)))
+                    .map(|case| {
+                        let name = room.take_name(case.name)?;
+                        Ok((name, case.ty.map(|ty| inner(&ty, room)).transpose()?))
+                    })
                     .collect::<Result<_, _>>()?,
             ),
-            Type::Enum(names) => {
-                let names: Vec<String> = names.names().map(str::to_owned).collect();
-                take(parts, names.len())?;
-                Self::Enum(names)
-            }
-            Type::Flags(names) => {
-                let names: Vec<String> = names.names().map(str::to_owned).collect();
-                take(parts, names.len())?;
-                Self::Flags(names)
-            }
-            Type::Option(option) => Self::Option(Box::new(inner(&option.ty())?)),
-            Type::Result(result) => Self::Result(boxed(result.ok())?, boxed(result.err())?),
+            Type::Enum(names) => Self::Enum(room.take_names(names.names())?),
+            Type::Flags(names) => Self::Flags(room.take_names(names.names())?),
+            Type::Option(option) => Self::Option(Box::new(inner(&option.ty(), room)?)),
+            Type::Result(result) => Self::Result(boxed(result.ok(), room)?, boxed(result.err(), room)?),
             Type::Own(_) | Type::Borrow(_) => {
                 return Err(Unsupported(
                     "it uses a resource, which exists only within one call",
@@ -115,68 +128,74 @@ impl WitType {
 
     /// Returns the largest number of bytes that the host allocates for one byte which the engine counts when it reads a
     /// list of this type from a guest, at least 1. It counts 40 bytes for a value and the length of each name; the
-    /// names of flags are texts of their own.
+    /// names of fields and flags are texts of their own.
     pub(crate) fn uncounted(&self) -> u64 {
         match self {
-            Self::List(item) => item.flags_weight(),
-            Self::Record(fields) => fields.iter().map(|(_, ty)| ty.uncounted()).max().unwrap_or(1),
-            Self::Tuple(types) => types.iter().map(Self::uncounted).max().unwrap_or(1),
-            Self::Variant(cases) => {
-                let types = cases.iter().filter_map(|(_, ty)| ty.as_ref());
-                types.map(Self::uncounted).max().unwrap_or(1)
-            }
-            Self::Option(ty) => ty.uncounted(),
-            Self::Result(ok, err) => {
-                let types = ok.iter().chain(err).map(|ty| ty.uncounted());
-                types.max().unwrap_or(1)
-            }
-            _ => 1,
+            Self::List(item) => item.weight(),
+            other => other.children().map(Self::uncounted).max().unwrap_or(1),
         }
     }
 
-    fn flags_weight(&self) -> u64 {
-        match self {
-            Self::Flags(names) => {
-                // A text: its header, and an allocation of at least 32 bytes.
-                let allocated: usize = names.iter().map(|name| 24 + name.len().max(32)).sum();
-                let counted: usize = names.iter().map(String::len).sum();
-                ((40 + allocated) as u64).div_ceil((40 + counted) as u64)
-            }
-            Self::List(item) => item.flags_weight(),
-            Self::Record(fields) => fields.iter().map(|(_, ty)| ty.flags_weight()).max().unwrap_or(1),
-            Self::Tuple(types) => types.iter().map(Self::flags_weight).max().unwrap_or(1),
-            Self::Variant(cases) => {
-                let types = cases.iter().filter_map(|(_, ty)| ty.as_ref());
-                types.map(Self::flags_weight).max().unwrap_or(1)
-            }
-            Self::Option(ty) => ty.flags_weight(),
-            Self::Result(ok, err) => {
-                let types = ok.iter().chain(err).map(|ty| ty.flags_weight());
-                types.max().unwrap_or(1)
-            }
+    /// The same for one element of a list.
+    fn weight(&self) -> u64 {
+        // A text: its header, and an allocation of at least 32 bytes.
+        let allocated = |name: &String| 24 + name.len().max(32);
+        let of_names = |values: usize, names: &mut dyn Iterator<Item = &String>| {
+            let (allocated, counted) = names.fold((0, 0), |(bytes, length), name| {
+                (bytes + allocated(name), length + name.len())
+            });
+            let values = 40 * values;
+            ((values + allocated) as u64).div_ceil((values + counted) as u64)
+        };
+        let own = match self {
+            Self::Flags(names) => of_names(1, &mut names.iter()),
+            Self::Record(fields) => of_names(1 + fields.len(), &mut fields.iter().map(|(name, _)| name)),
             _ => 1,
-        }
+        };
+        self.children().map(Self::weight).max().unwrap_or(1).max(own)
     }
 
-    /// Returns `true` if a value can contain a `list<u8>`, of which each byte takes 40 bytes of the host.
-    pub(crate) fn has_bytes(&self) -> bool {
+    /// Types of which a value of this type consists.
+    fn children(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
         match self {
-            Self::Bytes => true,
-            Self::List(ty) | Self::Option(ty) => ty.has_bytes(),
-            Self::Record(fields) => fields.iter().any(|(_, ty)| ty.has_bytes()),
-            Self::Tuple(types) => types.iter().any(Self::has_bytes),
-            Self::Variant(cases) => cases
-                .iter()
-                .any(|(_, ty)| ty.as_ref().is_some_and(Self::has_bytes)),
-            Self::Result(ok, err) => ok.iter().chain(err).any(|ty| ty.has_bytes()),
-            _ => false,
+            Self::List(ty) | Self::Option(ty) => Box::new(std::iter::once(&**ty)),
+            Self::Record(fields) => Box::new(fields.iter().map(|(_, ty)| ty)),
+            Self::Tuple(types) => Box::new(types.iter()),
+            Self::Variant(cases) => Box::new(cases.iter().filter_map(|(_, ty)| ty.as_ref())),
+            Self::Result(ok, err) => Box::new(ok.iter().chain(err).map(|ty| &**ty)),
+            _ => Box::new(std::iter::empty()),
         }
     }
 }
 
-fn take(parts: &mut usize, count: usize) -> Result<(), Unsupported> {
-    *parts = parts
-        .checked_sub(count)
-        .ok_or(Unsupported("its types have more than 4000 parts"))?;
-    Ok(())
+impl Room {
+    /// Room of one function, within that of all.
+    pub(crate) fn of_one(all: Self) -> Self {
+        Self {
+            parts: all.parts.min(MAX_TYPE_PARTS),
+            name_bytes: all.name_bytes.min(MAX_NAME_BYTES),
+        }
+    }
+
+    fn take_part(&mut self) -> Result<(), Unsupported> {
+        let left = self.parts.checked_sub(1);
+        self.parts = left.ok_or(Unsupported("its types have more than 4000 parts"))?;
+        Ok(())
+    }
+
+    /// Returns a copy of a name.
+    pub(crate) fn take_name(&mut self, name: &str) -> Result<String, Unsupported> {
+        let left = self.name_bytes.checked_sub(name.len());
+        self.name_bytes = left.ok_or(Unsupported("the names in its types have more than 64 KiB"))?;
+        Ok(name.to_owned())
+    }
+
+    fn take_names<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<Vec<String>, Unsupported> {
+        names
+            .map(|name| {
+                self.take_part()?;
+                self.take_name(name)
+            })
+            .collect()
+    }
 }

@@ -78,12 +78,12 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
     for (name, limits) in &settings.buckets {
         let of = &limits.value;
         rows.add(
-            format!("buckets.{}.keys", escape::toml(name)),
+            format!("buckets.{name}.keys"),
             Count(of.keys),
             &limits.origin,
         );
         rows.add(
-            format!("buckets.{}.bytes", escape::toml(name)),
+            format!("buckets.{name}.bytes"),
             Bytes(of.bytes),
             &limits.origin,
         );

@@ -18,17 +18,17 @@ const MAX_BYTES: u64 = 64 << 20;
 const BACKUP: &str = ".toolcell-backup";
 
 /// A file, and its contents before the change.
-pub(super) struct Edited {
+pub(crate) struct Edited {
     file: PathBuf,
     /// Its path for display.
-    pub(super) shown: String,
+    pub(crate) shown: String,
     /// Text and permissions; `None` if there is no file.
     old: Option<(String, u32)>,
 }
 
 impl Edited {
     /// A file that was not read yet. A link is followed, as its owner does.
-    pub(super) fn of(file: PathBuf, environment: &Environment) -> Self {
+    pub(crate) fn of(file: PathBuf, environment: &Environment) -> Self {
         let file = std::fs::canonicalize(&file).unwrap_or(file);
         Self {
             shown: environment.shown(&file),
@@ -41,18 +41,18 @@ impl Edited {
     ///
     /// # Errors
     /// Returns an error if it is no regular file of the user, too large, or not UTF-8.
-    pub(super) fn read(mut self) -> anyhow::Result<Self> {
+    pub(crate) fn read(mut self) -> anyhow::Result<Self> {
         self.old = read(&self.file)?;
         Ok(self)
     }
 
     /// Text of the file; empty if there is none.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         self.old.as_ref().map_or("", |(text, _)| text.as_str())
     }
 
     /// Shows the change to a new text.
-    pub(super) fn show(&self, new: &str, console: &Console) -> io::Result<()> {
+    pub(crate) fn show(&self, new: &str, console: &Console) -> io::Result<()> {
         console.write(|s| {
             s.out.line(text!("change of {}:", Shown(&self.shown)))?;
             diff::unified(&mut s.out, self.text(), new)?;
@@ -65,7 +65,7 @@ impl Edited {
     /// # Errors
     /// Returns an error if one of them cannot be written, or if the file was changed since it was read. The file then stays
     /// as it was.
-    pub(super) fn write(&self, new: &str) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, new: &str) -> anyhow::Result<()> {
         let mode = self.old.as_ref().map_or(PRIVATE, |(_, mode)| *mode);
         let directory = self.file.parent().unwrap_or(Path::new("/"));
         if self.old.is_none() {

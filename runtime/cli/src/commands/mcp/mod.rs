@@ -1,7 +1,7 @@
 //! `toolcell mcp`: the Model Context Protocol, as a server and as a client.
 
 mod change;
-mod edited;
+pub(crate) mod edited;
 mod install;
 pub(crate) mod list;
 mod serve;

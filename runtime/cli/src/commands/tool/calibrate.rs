@@ -71,15 +71,16 @@ const MINIMUM: [(&str, u64); 4] = [
 
 /// Highest use per limit, by the name of the limit.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Most {
-    fuel: u64,
-    wall_us: u64,
-    memory: u64,
-    output: u64,
+pub(super) struct Most {
+    pub(super) fuel: u64,
+    pub(super) wall_us: u64,
+    pub(super) memory: u64,
+    pub(super) output: u64,
 }
 
 impl Most {
-    fn note(&mut self, receipt: &Receipt) {
+    /// Adds the use of one call.
+    pub(super) fn note(&mut self, receipt: &Receipt) {
         self.fuel = self.fuel.max(receipt.fuel);
         self.wall_us = self.wall_us.max(receipt.wall_us);
         self.memory = self.memory.max(receipt.peak_memory);
@@ -87,7 +88,7 @@ impl Most {
     }
 
     /// Proposed limits by name, in the unit of the limit, rounded up to two digits.
-    fn proposals(&self, margin: u64) -> Vec<(&'static str, u64)> {
+    pub(super) fn proposals(&self, margin: u64) -> Vec<(&'static str, u64)> {
         MINIMUM
             .into_iter()
             .map(|(name, floor)| {

@@ -79,7 +79,8 @@ impl Inspect {
     }
 }
 
-struct Report<'a> {
+/// What is shown of a component.
+pub(super) struct Report<'a> {
     settings: &'a ToolSettings,
     inspected: &'a Inspected,
     source: String,
@@ -89,7 +90,7 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(
+    pub(super) fn new(
         settings: &'a ToolSettings,
         inspected: &'a Inspected,
         others: &[String],
@@ -181,7 +182,8 @@ impl<'a> Report<'a> {
         json
     }
 
-    fn print(&self, s: &mut Streams) -> io::Result<()> {
+    /// Prints what it is, what it can touch, and its tools.
+    pub(super) fn print(&self, s: &mut Streams) -> io::Result<()> {
         let out = &mut s.out;
         let identity = self.inspected.identity();
         out.styled(NAME, text!("{}", Name(&self.settings.name)))?;

@@ -32,6 +32,10 @@ pub(crate) struct List {
     /// Print one JSON array.
     #[arg(long)]
     json: bool,
+
+    /// List only packages whose origin has another component now.
+    #[arg(long, conflicts_with = "json")]
+    outdated: bool,
 }
 
 /// Maximum length of a description, in characters.
@@ -44,6 +48,9 @@ impl List {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
+        if self.outdated {
+            return Box::pin(super::package::print_outdated(environment, console)).await;
+        }
         let settings = config::load(environment, overrides)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let locked = lock::servers(environment)?;

@@ -345,8 +345,10 @@ impl TurnView {
 
     fn stream(&self, text: &str) -> io::Result<()> {
         self.console.write(|s| {
-            s.set_line_open(!text.ends_with('\n'));
-            s.out.stream(text)
+            s.out.stream(text)?;
+            let is_open = s.out.is_stream_open();
+            s.set_line_open(is_open.unwrap_or(!text.ends_with('\n')));
+            Ok(())
         })
     }
 

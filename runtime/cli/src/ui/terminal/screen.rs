@@ -180,6 +180,13 @@ impl<W: Write> Screen<W> {
         self.out.flush()
     }
 
+    /// Returns `true` if streamed text is on the last line or about to be written: the end of a line is, until what follows it
+    /// is known. `None` if the stream is not a terminal, and has no lines.
+    pub(crate) fn is_stream_open(&self) -> Option<bool> {
+        self.size.now()?;
+        Some(!self.word.is_empty() || self.layout.is_line_open())
+    }
+
     /// Finishes streamed text.
     pub(crate) fn end_stream(&mut self) -> io::Result<()> {
         let rest = std::mem::take(&mut self.word) + &self.filter.finish();
@@ -281,6 +288,21 @@ mod tests {
         let whole = shown(&mut [text.to_owned()].into_iter());
         assert_eq!(shown(&mut text.chars().map(String::from)), whole);
         assert!(whole.lines().all(|line| line.starts_with(GUTTER)), "{whole}");
+    }
+
+    #[test]
+    fn streamed_line_is_open_until_its_end_is_written() {
+        for (text, open) in [("", false), ("abc", true), ("abc\n", true), ("abc \n\n", true)] {
+            let mut screen = Screen::new(Vec::new(), false, Size::fixed(24));
+            screen.stream(text).unwrap();
+            assert_eq!(screen.is_stream_open(), Some(open), "{text:?}");
+            screen.end_stream().unwrap();
+            assert_eq!(screen.is_stream_open(), Some(open), "{text:?}");
+            screen.end_open_line().unwrap();
+            assert_eq!(screen.is_stream_open(), Some(false), "{text:?}");
+        }
+        let screen = Screen::new(Vec::new(), false, Size::NONE);
+        assert_eq!(screen.is_stream_open(), None);
     }
 
     #[test]

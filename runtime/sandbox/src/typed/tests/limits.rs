@@ -5,7 +5,7 @@ use toolcell_core::{Limit, Limits, Policy, Schema, ToolError};
 
 use super::{ECHO, WitType, call, echo, list, load, sandbox};
 use crate::typed::schema;
-use crate::typed::wit_type::MAX_TYPE_DEPTH;
+use crate::typed::wit_type::{MAX_TYPE_DEPTH, Room};
 
 fn limited(limits: Limits) -> Policy {
     Policy {
@@ -41,17 +41,37 @@ async fn call_many(text: &str, count: u32, policy: Policy) -> Result<(), ToolErr
 
 #[tokio::test]
 async fn values_of_a_result_are_limited_before_they_are_made() {
-    // The output limit and what may pass in addition, at 40 bytes for each value.
+    // A quarter of the memory that the guest leaves, at 40 bytes for each value; 9 MiB are of the guest.
     let limits = Limits {
         output: 1 << 20,
+        memory: 64 << 20,
         ..Limits::default()
     };
-    let fits = (2 << 20) / 40;
     let text = many("", "u32", 4, 0);
-    assert_eq!(call_many(&text, fits, limited(limits.clone())).await, Ok(()));
-    let limit = Limit::Output(1 << 20);
-    let beyond = call_many(&text, fits + 1, limited(limits)).await;
+    assert_eq!(call_many(&text, 200_000, limited(limits.clone())).await, Ok(()));
+    let limit = Limit::Memory(64 << 20);
+    let beyond = call_many(&text, 500_000, limited(limits)).await;
     assert_eq!(beyond, Err(ToolError::Limit { limit }));
+    // With little memory: the output limit and what may pass in addition.
+    let small = Limits {
+        output: 4 << 20,
+        memory: 20 << 20,
+        ..Limits::default()
+    };
+    let fits = (5 << 20) / 40;
+    assert_eq!(call_many(&text, fits, limited(small.clone())).await, Ok(()));
+    let beyond = call_many(&text, 3 * fits, limited(small)).await;
+    assert!(matches!(beyond, Err(ToolError::Limit { .. })), "{beyond:?}");
+}
+
+#[tokio::test]
+async fn memory_set_aside_for_a_result_is_not_in_the_receipt() {
+    let component = load(&sandbox(), &many("", "u8", 1, 7)).await.unwrap();
+    let result = call(&component, Policy::default(), "many", json!({ "count": 3 })).await;
+    assert_eq!(result.structured, Some(json!({ "result": "BwcH" })));
+    let receipt = result.receipt.unwrap();
+    assert!(receipt.peak_host_memory < 1 << 20, "{receipt:?}");
+    assert!(receipt.peak_memory < 16 << 20, "{receipt:?}");
 }
 
 #[tokio::test]
@@ -82,8 +102,15 @@ async fn flags_of_a_result_count_with_their_names() {
     // A value with 26 names of one letter counts 66 bytes, and 256 KiB may always pass.
     assert!((5 << 20) / weight < 256 << 10);
     let fits = (256 << 10) / 66;
-    assert_eq!(call_many(&text, fits, Policy::default()).await, Ok(()));
-    let beyond = call_many(&text, fits + 1, Policy::default()).await;
+    let policy = || {
+        limited(Limits {
+            memory: 20 << 20,
+            ..Limits::default()
+        })
+    };
+    // Their JSON takes some kilobytes for each of them.
+    assert_eq!(call_many(&text, fits / 4, policy()).await, Ok(()));
+    let beyond = call_many(&text, 2 * fits, policy()).await;
     assert!(matches!(beyond, Err(ToolError::Limit { .. })), "{beyond:?}");
 }
 
@@ -147,7 +174,11 @@ fn parameter(definitions: &str, ty: &str) -> wasmtime::component::Type {
 #[test]
 fn depth_and_number_of_parts_of_types_are_limited() {
     let nested = |levels: usize| format!("{}bool{}", "(list ".repeat(levels - 1), ")".repeat(levels - 1));
-    let of = |ty: &str, mut parts: usize| WitType::of(&parameter("", ty), &mut parts);
+    let room = |parts| Room {
+        parts,
+        name_bytes: 100,
+    };
+    let of = |ty: &str, parts: usize| WitType::of(&parameter("", ty), &mut room(parts));
     assert!(of(&nested(MAX_TYPE_DEPTH), 100).is_ok());
     let refused = of(&nested(MAX_TYPE_DEPTH + 1), 100).unwrap_err();
     assert_eq!(refused.0, "its types are nested in more than 14 levels");
@@ -157,12 +188,54 @@ fn depth_and_number_of_parts_of_types_are_limited() {
     assert_eq!(refused.0, "its types have more than 4000 parts");
     let definitions = "(type $d (enum \"a\" \"b\")) (export $t \"t\" (type $d))";
     for (parts, is_ok) in [(3, true), (2, false)] {
-        let mut left = parts;
-        assert_eq!(
-            WitType::of(&parameter(definitions, "$t"), &mut left).is_ok(),
-            is_ok
-        );
+        let made = WitType::of(&parameter(definitions, "$t"), &mut room(parts));
+        assert_eq!(made.is_ok(), is_ok);
     }
+}
+
+#[test]
+fn names_in_types_are_limited_in_bytes() {
+    let three = |kind: &str| format!("(type $d ({kind})) (export $t \"t\" (type $d))");
+    for kind in [
+        r#"enum "aaa" "bbb" "ccc""#,
+        r#"flags "aaa" "bbb" "ccc""#,
+        r#"variant (case "aaa") (case "bbb") (case "ccc")"#,
+        r#"record (field "aaabbbccc" bool)"#,
+    ] {
+        for (name_bytes, is_ok) in [(9, true), (8, false)] {
+            let mut room = Room {
+                parts: 100,
+                name_bytes,
+            };
+            let made = WitType::of(&parameter(&three(kind), "$t"), &mut room);
+            assert_eq!(made.is_ok(), is_ok, "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn long_names_repeated_in_a_type_are_no_tool() {
+    let fields: String = (0..10)
+        .map(|n| format!(r#"(field "f{n}{}" bool)"#, "x".repeat(50_000)))
+        .collect();
+    let many = "$r ".repeat(100);
+    let text = format!(
+        r#"(component
+(core module $m (memory (export "memory") 1) (func (export "f")) (func (export "g") (param i32))
+  (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0)))
+(core instance $i (instantiate $m))
+(type $record (record {fields})) (export $r "r" (type $record))
+(type $tuple (tuple {many}))
+(func $f (canon lift (core func $i "f")))
+(func $g (param "v" $tuple) (canon lift (core func $i "g") (memory $i "memory") (realloc (func $i "realloc"))))
+(export "f" (func $f)) (export "g" (func $g)))"#
+    );
+    let component = load(&sandbox(), &text).await.unwrap();
+    assert_eq!(component.definitions().len(), 1);
+    assert_eq!(
+        component.left_out()[0].reason,
+        "the names in its types have more than 64 KiB"
+    );
 }
 
 #[tokio::test]
@@ -219,12 +292,45 @@ async fn functions_of_a_component_are_limited_in_number() {
         refused.to_string(),
         "the component defines 130 tools, expected 1 to 128"
     );
-    // A large type in each of many functions: the first schema is refused.
+    // A large type in each of many functions: none of them is a tool.
     let refused = load(&sandbox(), &crowd("$t10", 128, 0)).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("input schema of the tool `f0`"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("more than 64 KiB"), "{refused}");
+}
+
+/// A component with the function `f`, and another one of this name and these parameters.
+fn beside(name: &str, parameters: &str) -> String {
+    let count = parameters.matches("(param").count();
+    let core = "i32 ".repeat(count);
+    format!(
+        r#"(component
+(core module $m (func (export "f")) (func (export "g") (param {core})))
+(core instance $i (instantiate $m))
+(func $f (canon lift (core func $i "f")))
+(func $g {parameters} (canon lift (core func $i "g")))
+(export "f" (func $f)) (export "{name}" (func $g)))"#
+    )
+}
+
+#[tokio::test]
+async fn function_that_cannot_be_a_tool_leaves_the_others() {
+    for (length, tools) in [(64, 2), (65, 1)] {
+        let component = load(&sandbox(), &beside(&"g".repeat(length), "")).await.unwrap();
+        assert_eq!(component.definitions().len(), tools, "{length}");
+        let reasons: Vec<&str> = component.left_out().iter().map(|left| left.reason).collect();
+        assert_eq!(reasons.len(), 2 - tools);
+        assert!(reasons.iter().all(|reason| reason.contains("at most 64 letters")));
+    }
+    // Few parameters with long names.
+    let long = |length: usize| {
+        let parameters: String = (0..10)
+            .map(|n| format!(r#"(param "p{n}{}" bool)"#, "x".repeat(length)))
+            .collect();
+        beside("g", &parameters)
+    };
+    for (length, tools) in [(3_000, 2), (3_300, 1)] {
+        let component = load(&sandbox(), &long(length)).await.unwrap();
+        assert_eq!(component.definitions().len(), tools, "{length}");
+    }
 }
 
 /// The deepest schema of the deepest type is accepted.

@@ -1,0 +1,216 @@
+//! Programs that build tools: found where their package managers put them, and run with bounded output.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+
+use super::manifest::Manifest;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+use crate::ui::terminal::{Own, Text, text};
+
+/// Bytes of the output of a program that are kept: its end, which has the errors.
+const MAX_OUTPUT: usize = 64 << 10;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 8 << 10;
+
+/// Directory of intermediate files in a tool.
+pub(crate) const BUILD: &str = "build";
+
+/// Where a tool is built.
+pub(crate) struct Workshop<'a> {
+    pub(crate) environment: &'a Environment,
+    pub(crate) console: &'a Console,
+    /// Directory of the tool.
+    pub(crate) dir: &'a Path,
+    pub(crate) manifest: &'a Manifest,
+}
+
+/// Program of a toolchain.
+pub(crate) struct Program {
+    path: PathBuf,
+    name: &'static str,
+    variables: Vec<(&'static str, &'static str)>,
+}
+
+impl Workshop<'_> {
+    /// Finds a program: installed for this tool by npm or pip, in the active virtual environment, or in `PATH`.
+    ///
+    /// # Errors
+    /// Returns an error with the commands that install it if there is none.
+    pub(crate) fn find(&self, name: &'static str, install: &[&'static str]) -> Result<Program, Failure> {
+        self.find_any(&[name], install)
+    }
+
+    /// Finds the first of several names of a program.
+    ///
+    /// # Errors
+    /// Same as [`Workshop::find`].
+    pub(crate) fn find_any(
+        &self,
+        names: &[&'static str],
+        install: &[&'static str],
+    ) -> Result<Program, Failure> {
+        let own = [".venv/bin", "node_modules/.bin"].map(|dir| self.dir.join(dir));
+        let active = self.environment.var("VIRTUAL_ENV").map(|dir| Path::new(dir).join("bin"));
+        let dirs: Vec<PathBuf> = own
+            .into_iter()
+            .chain(active)
+            .chain(self.environment.program_dirs())
+            .collect();
+        for name in names {
+            if let Some(path) = dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file()) {
+                return Ok(Program {
+                    path,
+                    name,
+                    variables: Vec::new(),
+                });
+            }
+        }
+        let name = names.first().copied().unwrap_or_default();
+        Err(self
+            .failed()
+            .why(text!("`{}` is not installed", Own(name)))
+            .hints(self.installing(install)))
+    }
+
+    /// Returns the hint to run commands in the directory of the tool.
+    pub(crate) fn installing(&self, commands: &[&'static str]) -> Vec<Text> {
+        let commands = Text::join(commands.iter().map(|command| Text::from(*command)), "; ");
+        let is_here = self.dir == self.environment.cwd;
+        let mut hint = if is_here {
+            text!("install it: ")
+        } else {
+            text!("install it, in `{}`: ", self.environment.shown(self.dir))
+        };
+        hint = Text::join([hint, commands], "");
+        vec![hint]
+    }
+
+    /// Returns the failure of this build.
+    pub(crate) fn failed(&self) -> Failure {
+        Failure::new(
+            Exit::Failed,
+            text!("could not build the tool `{}`", self.manifest.name),
+        )
+    }
+
+    /// Returns the path of an intermediate file from the directory of the tool.
+    pub(crate) fn intermediate(&self, name: &str) -> String {
+        format!("{BUILD}/{name}")
+    }
+
+    /// Writes an intermediate file.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be written.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
+        let path = self.dir.join(BUILD).join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| self.failed().because(error))?;
+        }
+        toolcell_fs::replace(&path, content, toolcell_fs::SHARED).map_err(|error| self.failed().because(error))
+    }
+
+    /// Reads what a compiler has written.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read or is larger than a component may be.
+    pub(crate) fn output(&self, path: &str) -> Result<Vec<u8>, Failure> {
+        let rules = toolcell_fs::Rules::named(crate::components::sandbox::MAX_COMPONENT_BYTES);
+        toolcell_fs::read(&self.dir.join(path), &rules).map_err(|error| self.failed().because(error))
+    }
+
+    /// Runs a program in the directory of the tool.
+    ///
+    /// # Errors
+    /// Returns an error with the end of its output if it fails.
+    pub(crate) async fn run<S: AsRef<OsStr>>(
+        &self,
+        program: &Program,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<(), Failure> {
+        let failed = || self.failed().why(text!("`{}` failed", Own(program.name)));
+        let _shown = self.console.activity(text!("{} …", Own(program.name)));
+        let mut child = Command::new(&program.path)
+            .args(arguments)
+            .current_dir(self.dir)
+            // Escape sequences would be shown as such.
+            .env("NO_COLOR", "1")
+            .env("CARGO_TERM_COLOR", "never")
+            .envs(program.variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failed().because(error))?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let (out, err, status) = tokio::join!(end_of(out), end_of(err), child.wait());
+        let status = status.map_err(|error| failed().because(error))?;
+        if status.success() {
+            return Ok(());
+        }
+        let mut failure = failed();
+        for output in [err, out] {
+            if !output.trim().is_empty() {
+                failure = failure.why(output.trim().to_owned());
+            }
+        }
+        Err(failure)
+    }
+}
+
+impl Program {
+    /// Sets a variable of its environment.
+    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
+    }
+}
+
+/// Reads a stream to its end and returns the last part of it.
+async fn end_of(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let mut end = Vec::new();
+    let Some(mut stream) = stream else {
+        return String::new();
+    };
+    let mut chunk = vec![0; CHUNK];
+    while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+        end.extend_from_slice(chunk.get(..read).unwrap_or_default());
+        // In large steps, so that each byte is moved once at most.
+        if end.len() > 2 * MAX_OUTPUT {
+            end.drain(..end.len() - MAX_OUTPUT);
+        }
+    }
+    let start = end.len().saturating_sub(MAX_OUTPUT);
+    String::from_utf8_lossy(end.get(start..).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn end_of_a_long_output_is_kept() {
+        for (length, kept) in [
+            (0, 0),
+            (MAX_OUTPUT, MAX_OUTPUT),
+            (MAX_OUTPUT + 1, MAX_OUTPUT),
+            (5 * MAX_OUTPUT + 7, MAX_OUTPUT),
+        ] {
+            let mut output = vec![b'a'; length];
+            if let Some(last) = output.last_mut() {
+                *last = b'z';
+            }
+            let end = end_of(Some(&output[..])).await;
+            assert_eq!(end.len(), kept);
+            assert_eq!(end.ends_with('z'), length > 0);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Go: the official compiler for `wasip1`.
+
+use super::super::compiler::Workshop;
+use super::super::language::Language;
+use super::{MODULE, component_of_module};
+use crate::error::Failure;
+
+pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
+    let go = workshop
+        .find("go", Language::Go.preparation())?
+        .with("GOOS", "wasip1")
+        .with("GOARCH", "wasm")
+        .with("GOTOOLCHAIN", "local");
+    let output = workshop.intermediate(MODULE);
+    let arguments = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &output, "."];
+    workshop.run(&go, arguments).await?;
+    component_of_module(workshop)
+}

@@ -1,0 +1,123 @@
+//! `toolcell tool add`: fetches a package and names it in the user's configuration.
+
+use clap::Args;
+use toolcell_core::ToolName;
+
+use super::{
+    configured, fetch, open_configuration, open_store, publisher, review, unusable_store, unwritten,
+};
+use crate::components::loader::ComponentLoader;
+use crate::config::{self, Overrides};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::packages::reference::Reference;
+use crate::packages::store::Package;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Add a tool to your configuration: a file, an address with a digest, or an artefact of an OCI registry.
+///
+/// Shows what it is, what it can touch and what it asks for, and grants nothing. The component is copied to Toolcell's own directory, where nothing but `toolcell tool update` replaces it.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell tool add ./roman.wasm
+  toolcell tool add https://example.com/roman.wasm#sha256=DIGEST
+  toolcell tool add ghcr.io/me/roman:1.0 --name numerals
+  toolcell tool add ghcr.io/me/roman@sha256:DIGEST --dry-run
+
+Credentials of a private registry are those of `docker login` (`auths` in ~/.docker/config.json).
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Add {
+    /// File, `https` address, or `REGISTRY/REPOSITORY:TAG`.
+    #[arg(value_name = "REF")]
+    reference: String,
+
+    /// Name in your configuration [default: the last part of the reference].
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Digest of the component behind an address.
+    #[arg(long, value_name = "SHA256")]
+    digest: Option<String>,
+
+    /// Key of `toolcell key` that must have signed it, now and at each update.
+    #[arg(long, value_name = "KEY")]
+    publisher: Option<String>,
+
+    /// Allow the host of the reference to have a private address.
+    #[arg(long)]
+    private: bool,
+
+    /// Show the package and the change, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Add {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let settings = config::load(environment, overrides)?;
+        let reference =
+            Reference::parse(&self.reference, self.digest.as_deref(), environment).map_err(|error| {
+                let what = text!("the reference `{}` cannot be used", self.reference);
+                Failure::new(Exit::Usage, what).because(error)
+            })?;
+        let name = self.name.clone().or_else(|| reference.name()).unwrap_or_default();
+        let fail = || Failure::new(Exit::Usage, text!("the tool `{}` was not added", name));
+        ToolName::new(name.as_str())
+            .map_err(|error| fail().because(error).hint("give it another name: --name"))?;
+        if settings.tools.contains_key(&name) {
+            return Err(fail().why("there is a component of this name").hint(text!(
+                "give it another name with --name, or remove the other: toolcell tool remove {}",
+                name
+            )));
+        }
+        let edited = open_configuration(environment, fail)?;
+        let publisher = publisher(self.publisher.as_deref(), environment)?;
+        let fetched = fetch(&reference, self.private, publisher.as_ref(), environment, console).await?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let store = open_store(environment)?;
+        let path = store.write(&fetched).map_err(unusable_store)?;
+        let added = async {
+            let reviewed = review(&name, path.clone(), &fetched.bytes, &loader).await?;
+            console.write(|s| reviewed.print(environment, s))?;
+            let new = configured(&edited, &name, &path)
+                .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
+            edited.show(&new, console)?;
+            if self.dry_run {
+                return Ok(false);
+            }
+            store
+                .set(Package {
+                    name: name.clone(),
+                    origin: reference.to_string(),
+                    digest: fetched.digest,
+                    publisher: publisher.clone(),
+                })
+                .map_err(unusable_store)?;
+            if let Err(error) = edited.write(&new) {
+                let failure = unwritten(fail(), error);
+                store.remove(&name).map_err(unusable_store)?;
+                return Err(failure);
+            }
+            Ok(true)
+        };
+        let added = added.await;
+        // Of a package that was not added, and of what another process left.
+        store.collect_garbage().map_err(unusable_store)?;
+        console.note(match added? {
+            true => text!(
+                "added; it has no grants. To try it: toolcell tool inspect {}",
+                name
+            ),
+            false => "nothing was written".into(),
+        });
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,162 @@
+//! `toolcell tool add`, `update`, `remove` and `push`: packages of the user, and those that the user publishes.
+
+mod add;
+mod push;
+mod remove;
+mod update;
+
+pub(super) use add::Add;
+pub(super) use push::Push;
+pub(super) use remove::Remove;
+pub(super) use update::{Update, print_outdated};
+
+use std::io;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::commands::mcp::edited::Edited;
+use crate::commands::tool::inspect::Report;
+use crate::components::loader::{ComponentLoader, Inspected};
+use crate::config::{ComponentSource, Sourced, ToolSettings, user_files};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::mcp::clients::{self, Entry, Format};
+use crate::packages::Fetched;
+use crate::packages::keys::{KeyRing, PublicKey};
+use crate::packages::reference::Reference;
+use crate::packages::store::PackageStore;
+use crate::packages::wants::PackageManifest;
+use crate::ui::render::Console;
+use crate::ui::render::console::Streams;
+use crate::ui::terminal::{FAINT, GUTTER, Own, STRONG, Shown, text};
+
+/// Key of the components in the configuration.
+const SECTION: &str = "tools";
+
+/// A component of a package, as the user sees it before anything is changed.
+struct Reviewed {
+    settings: ToolSettings,
+    inspected: Inspected,
+    manifest: PackageManifest,
+}
+
+/// Fetches a package.
+async fn fetch(
+    reference: &Reference,
+    is_private_allowed: bool,
+    publisher: Option<&PublicKey>,
+    environment: &Environment,
+    console: &Console,
+) -> Result<Fetched, Failure> {
+    let shown = reference.to_string();
+    let _activity = console.activity(text!("fetching {}", shown));
+    crate::packages::fetch(reference, is_private_allowed, publisher, environment)
+        .await
+        .map_err(|error| {
+            Failure::new(Exit::Component, text!("the package `{}` cannot be used", shown)).because(error)
+        })
+}
+
+/// Returns the key of a publisher in the ring.
+fn publisher(name: Option<&str>, environment: &Environment) -> Result<Option<PublicKey>, Failure> {
+    let find = |name: &str| KeyRing::open(environment)?.key(name);
+    name.map(find)
+        .transpose()
+        .map_err(|error| Failure::new(Exit::Usage, "the key of the publisher cannot be used").because(error))
+}
+
+/// Inspects a stored component. It must have tools, whose names are free.
+async fn review(
+    name: &str,
+    path: PathBuf,
+    bytes: &[u8],
+    loader: &ComponentLoader<'_>,
+) -> Result<Reviewed, Failure> {
+    let settings = ToolSettings::new(name, ComponentSource::File(Sourced::flag("REF", path)));
+    let inspected = loader.inspect(&settings).await?;
+    let Some(component) = &inspected.tools else {
+        return Err(
+            Failure::new(Exit::Component, text!("the package `{}` has no tools", name))
+                .why("it is a hook")
+                .hint("download it, and name its file in `[hooks.NAME]` of your configuration"),
+        );
+    };
+    let manifest = PackageManifest::read(bytes).map_err(|error| {
+        Failure::new(Exit::Component, text!("the package `{}` cannot be used", name)).because(error)
+    })?;
+    loader.check_names(&settings, component).await?;
+    Ok(Reviewed {
+        settings,
+        inspected,
+        manifest: manifest.unwrap_or_default(),
+    })
+}
+
+impl Reviewed {
+    /// Prints what the component is, what it can touch, and what it asks for.
+    fn print(&self, environment: &Environment, s: &mut Streams) -> io::Result<()> {
+        Report::new(&self.settings, &self.inspected, &[], environment).print(s)?;
+        let out = &mut s.out;
+        let told = [
+            ("name", &self.manifest.name),
+            ("version", &self.manifest.version),
+            ("license", &self.manifest.license),
+        ];
+        out.end_line()?;
+        for (what, told) in told {
+            if let Some(told) = told {
+                out.styled(FAINT, text!("its author says, {}: ", Own(what)))?;
+                out.line(text!("{}{}", Own(GUTTER), told.escape_debug().to_string()))?;
+            }
+        }
+        if !self.manifest.wants.is_empty() {
+            out.styled(STRONG, "it asks for these grants, which it does not get by this")?;
+            out.end_line()?;
+        }
+        for want in &self.manifest.wants {
+            let (grant, reason) = (want.grant.to_string(), want.reason.escape_debug().to_string());
+            out.line(text!("    {}  {}{}", Shown(&grant), Own(GUTTER), reason))?;
+        }
+        out.flush()
+    }
+}
+
+/// Reads the user's configuration file.
+fn open_configuration(environment: &Environment, fail: impl Fn() -> Failure) -> Result<Edited, Failure> {
+    let file = user_files::user_file(environment).ok_or_else(|| {
+        fail()
+            .why("there is no home directory")
+            .hint("name a configuration file with --config")
+    })?;
+    Edited::of(file, environment)
+        .read()
+        .map_err(|error| fail().because(error))
+}
+
+/// The configuration with this component under this name.
+fn configured(edited: &Edited, name: &str, path: &std::path::Path) -> Result<String, String> {
+    let path = path
+        .to_str()
+        .ok_or("the data directory has a name that is not UTF-8")?;
+    let entry = Entry {
+        own: json!({ "component": path }),
+        defaults: json!({}),
+    };
+    clients::edit(Format::Toml, edited.text(), SECTION, name, &entry)
+}
+
+/// Opens the store of packages.
+fn open_store(environment: &Environment) -> Result<PackageStore, Failure> {
+    PackageStore::open(environment).map_err(unusable_store)
+}
+
+fn unusable_store(error: anyhow::Error) -> Failure {
+    Failure::new(Exit::Io, "the packages cannot be used").because(error)
+}
+
+fn unwritten(failure: Failure, error: anyhow::Error) -> Failure {
+    let mut failure = failure;
+    failure.exit = Exit::Io;
+    failure.because(error)
+}

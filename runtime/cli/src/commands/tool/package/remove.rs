@@ -1,0 +1,51 @@
+//! `toolcell tool remove`: removes a package.
+
+use clap::Args;
+
+use super::{SECTION, open_configuration, open_store, unusable_store, unwritten};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::mcp::clients::{self, Format};
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Remove a tool that was added with `toolcell tool add`, with its grants and limits.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell tool remove roman
+  toolcell tool remove roman --dry-run
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Remove {
+    /// Name of the package.
+    name: String,
+
+    /// Show the change, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Remove {
+    /// Reads no configuration beside the text of the file: one that a missing component makes unusable can be repaired.
+    pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+        let store = open_store(environment)?;
+        if store.package(&self.name).map_err(unusable_store)?.is_none() {
+            return Err(super::update::unknown(&self.name, &store));
+        }
+        let fail = || Failure::new(Exit::Config, text!("the tool `{}` was not removed", self.name));
+        let edited = open_configuration(environment, fail)?;
+        let new = clients::remove(Format::Toml, edited.text(), SECTION, &self.name)
+            .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
+        edited.show(&new, console)?;
+        if self.dry_run {
+            console.note("nothing was written");
+            return Ok(Exit::Ok);
+        }
+        edited.write(&new).map_err(|error| unwritten(fail(), error))?;
+        store.remove(&self.name).map_err(unusable_store)?;
+        store.collect_garbage().map_err(unusable_store)?;
+        console.note("removed");
+        Ok(Exit::Ok)
+    }
+}

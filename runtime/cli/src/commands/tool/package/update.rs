@@ -1,0 +1,222 @@
+//! `toolcell tool update` and `toolcell tool list --outdated`: compares packages with their origins.
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolcell_core::suggest::nearest;
+
+use super::{Reviewed, configured, fetch, open_configuration, open_store, review, unusable_store, unwritten};
+use crate::components::loader::ComponentLoader;
+use crate::config::{self, Overrides};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::packages::reference::Reference;
+use crate::packages::store::{Package, PackageStore};
+use crate::scratch::diff;
+use crate::ui::render::Console;
+use crate::ui::terminal::{NAME, Name, Shown, text};
+
+/// Compare a package with its origin, and replace it once you have accepted the differences.
+///
+/// Shows what would change in its tools, its imports and what it asks for. Nothing is replaced without `--accept`, with the digest that was shown: what a tag points to can change in between. `toolcell.lock` stays as it is.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell tool update roman
+  toolcell tool update roman --accept sha256:DIGEST
+  toolcell tool update roman --from ghcr.io/me/roman:2.0
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Update {
+    /// Name of the package.
+    name: String,
+
+    /// Another reference, from now on.
+    #[arg(long, value_name = "REF")]
+    from: Option<String>,
+
+    /// Replace the package by the component with this digest.
+    #[arg(long, value_name = "DIGEST")]
+    accept: Option<String>,
+
+    /// Allow the host of the reference to have a private address.
+    #[arg(long)]
+    private: bool,
+}
+
+impl Update {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let mut settings = config::load(environment, overrides)?;
+        // Its own names are not taken.
+        settings.tools.remove(&self.name);
+        let package = {
+            let store = open_store(environment)?;
+            let found = store.package(&self.name).map_err(unusable_store)?;
+            found.ok_or_else(|| unknown(&self.name, &store))?
+        };
+        let from = self.from.as_ref().unwrap_or(&package.origin);
+        let reference = Reference::parse(from, None, environment).map_err(|error| {
+            Failure::new(Exit::Usage, text!("the reference `{}` cannot be used", from)).because(error)
+        })?;
+        let fetched = fetch(
+            &reference,
+            self.private,
+            package.publisher.as_ref(),
+            environment,
+            console,
+        )
+        .await?;
+        let origin = reference.to_string();
+        if fetched.digest == package.digest && origin == package.origin {
+            console.note(text!("`{}` is up to date", self.name));
+            return Ok(Exit::Ok);
+        }
+        let fail = || Failure::new(Exit::Denied, text!("the tool `{}` was not updated", self.name));
+        let edited = open_configuration(environment, fail)?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let store = open_store(environment)?;
+        let path = store.write(&fetched).map_err(unusable_store)?;
+        let updated = async {
+            let new = review(&self.name, path.clone(), &fetched.bytes, &loader).await?;
+            let old_path = store.path(package.digest);
+            let rules = toolcell_fs::Rules::own(crate::components::sandbox::MAX_COMPONENT_BYTES);
+            // Without the old component everything is new.
+            let old = match toolcell_fs::read(&old_path, &rules) {
+                Ok(bytes) => review(&self.name, old_path, &bytes, &loader).await.ok(),
+                Err(_) => None,
+            };
+            let old = old.as_ref().map_or_else(String::new, definitions);
+            console.write(|s| {
+                s.out.styled(NAME, text!("{}", Name(&self.name)))?;
+                s.out.line(text!("  {}", Shown(&origin)))?;
+                s.out.line(text!("  from {}", package.digest))?;
+                s.out.line(text!("    to {}", fetched.digest))?;
+                diff::unified(&mut s.out, &old, &definitions(&new))?;
+                s.out.flush()
+            })?;
+            let digest = fetched.digest.to_string();
+            match &self.accept {
+                None => {
+                    return Err(fail().why("its differences are not accepted yet").hint(text!(
+                        "to accept them: toolcell tool update {}{} --accept {}",
+                        self.name,
+                        self.from
+                            .as_ref()
+                            .map(|from| format!(" --from {}", crate::ui::escape::shell(from)))
+                            .unwrap_or_default(),
+                        fetched.digest
+                    )));
+                }
+                Some(accepted) if *accepted != digest && *accepted != fetched.digest.hex() => {
+                    return Err(fail()
+                        .why(text!(
+                            "it is {} now, which is not what was accepted",
+                            fetched.digest
+                        ))
+                        .hint("review the differences above"));
+                }
+                Some(_) => {}
+            }
+            let text = configured(&edited, &self.name, &path)
+                .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
+            let set = |origin: &str, digest| {
+                let package = Package {
+                    name: self.name.clone(),
+                    origin: origin.to_owned(),
+                    digest,
+                    publisher: package.publisher.clone(),
+                };
+                store.set(package).map_err(unusable_store)
+            };
+            set(&origin, fetched.digest)?;
+            if let Err(error) = edited.write(&text) {
+                set(&package.origin, package.digest)?;
+                return Err(unwritten(fail(), error));
+            }
+            Ok(())
+        };
+        let updated = updated.await;
+        store.collect_garbage().map_err(unusable_store)?;
+        updated?;
+        console.note("updated; `toolcell lock` accepts it for `--locked`");
+        Ok(Exit::Ok)
+    }
+}
+
+/// What a model reads about a package, and what it can touch and asks for, for a comparison.
+fn definitions(reviewed: &Reviewed) -> String {
+    let identity = reviewed.inspected.identity();
+    let imports: Vec<&str> = identity
+        .imports()
+        .iter()
+        .map(|import| import.name.as_str())
+        .collect();
+    let tools = reviewed.inspected.tools.as_ref();
+    let value: Value = json!({
+        "author says": reviewed.manifest,
+        "imports": imports,
+        "tools": tools.map(|tools| tools.definitions().to_vec()),
+    });
+    format!("{value:#}\n")
+}
+
+/// Error for a name that is not a package.
+pub(super) fn unknown(name: &str, store: &PackageStore) -> Failure {
+    let failure = Failure::new(Exit::Usage, text!("there is no package `{}`", name));
+    let names = match store.packages() {
+        Ok(packages) => packages
+            .into_iter()
+            .map(|package| package.name)
+            .collect::<Vec<_>>(),
+        Err(error) => return failure.because(error),
+    };
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match nearest(name, &names).first() {
+        Some(near) => failure.hint(text!("did you mean `{}`?", near)),
+        None => failure
+            .hint("packages are what `toolcell tool add` has added; others are in your configuration alone"),
+    }
+}
+
+/// Prints the packages whose origin has another component now.
+pub(in crate::commands::tool) async fn print_outdated(
+    environment: &Environment,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    let packages = open_store(environment)?.packages().map_err(unusable_store)?;
+    let mut first_failure = None;
+    for package in &packages {
+        let compared = async {
+            let reference = Reference::parse(&package.origin, None, environment).map_err(|error| {
+                let what = text!("the origin of the package `{}` cannot be used", package.name);
+                Failure::new(Exit::Config, what).because(error)
+            })?;
+            fetch(
+                &reference,
+                false,
+                package.publisher.as_ref(),
+                environment,
+                console,
+            )
+            .await
+        };
+        match compared.await {
+            Ok(fetched) if fetched.digest == package.digest => {}
+            Ok(fetched) => console.write(|s| {
+                s.out.styled(NAME, text!("{}", Name(&package.name)))?;
+                s.out
+                    .line(text!("  {}  {}", Shown(&package.origin), fetched.digest))?;
+                s.out.flush()
+            })?,
+            Err(failure) => first_failure = first_failure.or(Some(failure)),
+        }
+    }
+    match first_failure {
+        None => Ok(Exit::Ok),
+        Some(failure) => Err(failure),
+    }
+}

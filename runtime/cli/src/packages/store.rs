@@ -1,0 +1,209 @@
+//! Components of packages by their digests, and the list of packages, below the data directory.
+//!
+//! A component is complete or absent: it is written beside its place and renamed. The list is replaced as a whole, under a
+//! lock that all processes of the user share. A process that is killed leaves at most a component that no package uses, which
+//! the next change removes.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use toolcell_sandbox::Digest;
+
+use crate::config::user_files::{read_list, write_list};
+use crate::environment::Environment;
+use crate::packages::Fetched;
+use crate::packages::keys::PublicKey;
+
+/// Directory of the packages, in the data directory.
+const DIRECTORY: &str = "packages";
+
+/// The list of packages.
+const LIST: &str = "packages.json";
+
+/// Directory of the components, in that of the packages.
+const COMPONENTS: &str = "sha256";
+
+/// A package that the user added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Package {
+    /// Name in the configuration.
+    pub(crate) name: String,
+    /// Reference from which it came.
+    pub(crate) origin: String,
+    /// Digest of its component.
+    pub(crate) digest: Digest,
+    /// Key that must have signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) publisher: Option<PublicKey>,
+}
+
+/// The packages of the user, locked for other processes until it is dropped.
+pub(crate) struct PackageStore {
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl PackageStore {
+    /// Opens the store, and waits for other processes.
+    ///
+    /// # Errors
+    /// Returns an error if there is no home directory or the store cannot be used.
+    pub(crate) fn open(environment: &Environment) -> anyhow::Result<Self> {
+        let directory = directory(environment).context("there is no home directory for packages")?;
+        toolcell_fs::private_dir(&directory.join(COMPONENTS))?;
+        let directory = toolcell_fs::private_dir(&directory)?;
+        let lock = File::open(&directory)?;
+        lock.lock()?;
+        Ok(Self {
+            directory,
+            _lock: lock,
+        })
+    }
+
+    /// Returns the packages by name.
+    ///
+    /// # Errors
+    /// Returns an error if the list is damaged.
+    pub(crate) fn packages(&self) -> anyhow::Result<Vec<Package>> {
+        let list = self.directory.join(LIST);
+        read_list(&list).with_context(|| format!("the list of packages `{}` cannot be used", list.display()))
+    }
+
+    /// Returns the package of a name.
+    ///
+    /// # Errors
+    /// As [`PackageStore::packages`].
+    pub(crate) fn package(&self, name: &str) -> anyhow::Result<Option<Package>> {
+        let mut packages = self.packages()?.into_iter();
+        Ok(packages.find(|package| package.name == name))
+    }
+
+    /// Path of a component, existing or not.
+    pub(crate) fn path(&self, digest: Digest) -> PathBuf {
+        component(&self.directory, digest)
+    }
+
+    /// Stores a component, and returns its path.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be written.
+    pub(crate) fn write(&self, fetched: &Fetched) -> anyhow::Result<PathBuf> {
+        let path = self.path(fetched.digest);
+        toolcell_fs::replace(&path, &fetched.bytes, toolcell_fs::PRIVATE)?;
+        Ok(path)
+    }
+
+    /// Adds a package, in place of one of the same name.
+    ///
+    /// # Errors
+    /// Returns an error if the list cannot be written.
+    pub(crate) fn set(&self, package: Package) -> anyhow::Result<()> {
+        let mut packages = self.packages()?;
+        packages.retain(|other| other.name != package.name);
+        packages.push(package);
+        packages.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(write_list(&self.directory.join(LIST), &packages)?)
+    }
+
+    /// Removes a package from the list.
+    ///
+    /// # Errors
+    /// Returns an error if the list cannot be written.
+    pub(crate) fn remove(&self, name: &str) -> anyhow::Result<()> {
+        let mut packages = self.packages()?;
+        packages.retain(|package| package.name != name);
+        Ok(write_list(&self.directory.join(LIST), &packages)?)
+    }
+
+    /// Removes components that no package uses.
+    ///
+    /// # Errors
+    /// Returns an error if the list is damaged: then nothing is removed.
+    pub(crate) fn collect_garbage(&self) -> anyhow::Result<()> {
+        let packages = self.packages()?;
+        let used: BTreeSet<PathBuf> = packages.iter().map(|package| self.path(package.digest)).collect();
+        for entry in std::fs::read_dir(self.directory.join(COMPONENTS))? {
+            let path = entry?.path();
+            if !used.contains(&path) {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn directory(environment: &Environment) -> Option<PathBuf> {
+    environment.data_dir.as_ref().map(|data| data.join(DIRECTORY))
+}
+
+fn component(directory: &Path, digest: Digest) -> PathBuf {
+    directory.join(COMPONENTS).join(format!("{}.wasm", digest.hex()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, bytes: &[u8]) -> Package {
+        Package {
+            name: name.into(),
+            origin: "x".into(),
+            digest: Digest::of(bytes),
+            publisher: None,
+        }
+    }
+
+    fn fetched(bytes: &[u8]) -> Fetched {
+        Fetched {
+            bytes: bytes.to_vec(),
+            digest: Digest::of(bytes),
+        }
+    }
+
+    #[test]
+    fn component_is_kept_while_a_package_uses_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        assert!(PackageStore::open(&environment).is_err());
+        environment.data_dir = Some(dir.path().join("data"));
+        let store = PackageStore::open(&environment).unwrap();
+        let shared = store.write(&fetched(b"shared")).unwrap();
+        let orphan = store.write(&fetched(b"orphan")).unwrap();
+        for name in ["b", "a"] {
+            store.set(package(name, b"shared")).unwrap();
+        }
+        store.set(package("a", b"shared")).unwrap();
+        let names = || -> Vec<String> {
+            store
+                .packages()
+                .unwrap()
+                .into_iter()
+                .map(|one| one.name)
+                .collect()
+        };
+        assert_eq!(names(), ["a", "b"]);
+        store.collect_garbage().unwrap();
+        assert!(shared.exists() && !orphan.exists());
+        store.remove("a").unwrap();
+        store.collect_garbage().unwrap();
+        assert!(shared.exists());
+        store.remove("b").unwrap();
+        store.collect_garbage().unwrap();
+        assert!(!shared.exists());
+    }
+
+    #[test]
+    fn damaged_list_removes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.data_dir = Some(dir.path().to_owned());
+        let store = PackageStore::open(&environment).unwrap();
+        let path = store.write(&fetched(b"x")).unwrap();
+        std::fs::write(dir.path().join("packages/packages.json"), "[{").unwrap();
+        assert!(store.collect_garbage().is_err() && store.set(package("a", b"x")).is_err());
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,70 @@
+//! The conformance fixture in Zig.
+
+const std = @import("std");
+const toolcell = @import("toolcell");
+
+var calls: u32 = 0;
+
+const Text = struct {
+    text: []const u8,
+    pub const descriptions = .{ .text = "The text." };
+};
+fn echo(given: Text, _: toolcell.Call) !toolcell.Result {
+    toolcell.log(.info, "echoing {d}", .{try std.unicode.utf8CountCodepoints(given.text)});
+    toolcell.progress(1, 2, "half");
+    return toolcell.parts(&.{toolcell.text(given.text)});
+}
+
+const Sum = struct {
+    left: i32,
+    right: i32,
+    negate: bool = false,
+    pub const descriptions = .{ .left = "The first.", .right = "The second.", .negate = "Negate the sum." };
+};
+fn add(given: Sum, _: toolcell.Call) toolcell.Result {
+    const sum = given.left +% given.right;
+    return toolcell.structured(.{ .sum = if (given.negate) -sum else sum });
+}
+
+const Failure = struct {
+    kind: toolcell.Kind,
+    pub const descriptions = .{ .kind = "The kind." };
+};
+fn fail(given: Failure, _: toolcell.Call) toolcell.Result {
+    const name = .{@tagName(given.kind)};
+    return switch (given.kind) {
+        .invalid_arguments => toolcell.invalid("as asked: {s} é", name),
+        .denied => toolcell.denied("as asked: {s} é", name),
+        .unavailable => toolcell.unavailable("as asked: {s} é", name),
+        .failed => toolcell.failed("as asked: {s} é", name),
+    };
+}
+
+const Nothing = struct {};
+fn parts(_: Nothing, _: toolcell.Call) toolcell.Result {
+    return toolcell.parts(&.{
+        toolcell.text("text"),
+        toolcell.blob("image/png", "\x00\xff\x80"),
+        toolcell.link("https://example.org/x", "an example"),
+    });
+}
+
+fn count(_: Nothing, _: toolcell.Call) toolcell.Result {
+    calls += 1;
+    return toolcell.print("{d}", .{calls});
+}
+
+fn crash(_: Nothing, _: toolcell.Call) toolcell.Result {
+    @panic("out of cheese 42");
+}
+
+comptime {
+    toolcell.exportTools(.{
+        .{ .name = "echo", .description = "Returns a text.", .run = echo },
+        .{ .name = "add", .description = "Adds two numbers.", .run = add, .read_only = true },
+        .{ .name = "fail", .description = "Fails.", .run = fail },
+        .{ .name = "parts", .description = "Returns several parts.", .run = parts },
+        .{ .name = "count", .description = "Counts its calls.", .run = count },
+        .{ .name = "crash", .description = "Crashes.", .run = crash },
+    });
+}

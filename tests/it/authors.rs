@@ -1,0 +1,105 @@
+//! `toolcell tool new` and `toolcell tool build`, without the toolchains of other languages: those are in `sdk/conformance`.
+
+use crate::support::cli_user::User;
+
+const LANGUAGES: [&str; 8] = ["rust", "js", "ts", "python", "c", "cpp", "zig", "go"];
+
+#[test]
+fn new_tool_is_written_and_never_over_another() {
+    let user = User::new();
+    for language in LANGUAGES {
+        let seen = user.run(&["tool", "new", language, "--lang", language]);
+        // `go` is a word of a language.
+        if language == "go" {
+            let seen = seen.ended(2);
+            assert!(seen.stderr.contains("is a word of a programming language"), "{}", seen.stderr);
+            continue;
+        }
+        let seen = seen.ended(0);
+        assert!(seen.stdout.contains(&format!("wrote the tool `{language}`")), "{}", seen.stdout);
+        assert!(user.work().join(language).join("tool.toml").is_file());
+    }
+    let again = user.run(&["tool", "new", "js", "--lang", "ts"]).ended(2);
+    assert!(again.stderr.contains("exists already"), "{}", again.stderr);
+    let manifest = std::fs::read_to_string(user.work().join("js/tool.toml")).unwrap();
+    assert!(manifest.contains("language = \"js\""), "{manifest}");
+    for name in ["../up", "A", "", "a b", ".hidden"] {
+        let seen = user.run(&["tool", "new", name, "--lang", "js"]).ended(2);
+        assert!(seen.stderr.contains("lower-case letters"), "{name}: {}", seen.stderr);
+    }
+}
+
+#[test]
+fn missing_compiler_is_named_with_its_installation() {
+    let user = User::new();
+    for (language, program, install) in [
+        ("js", "node", "https://nodejs.org"),
+        ("python", "componentize-py", "pip install -r requirements-build.txt"),
+        ("c", "zig", "pip install -r requirements-build.txt"),
+        ("go", "go", "pip install -r requirements-build.txt"),
+        ("rust", "cargo", "https://rustup.rs"),
+    ] {
+        let name = format!("in-{language}");
+        user.run(&["tool", "new", &name, "--lang", language]).ended(0);
+        let seen = user.run(&["tool", "build", &name]).ended(1);
+        assert!(seen.stderr.contains(&format!("`{program}` is not installed")), "{}", seen.stderr);
+        assert!(seen.stderr.contains(install), "{}", seen.stderr);
+        assert!(!user.work().join(&name).join(format!("{name}.wasm")).exists());
+    }
+}
+
+/// Writes a program into the tool's own folder of programs.
+fn program(user: &User, path: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    user.file(path, format!("#!/bin/sh\n{script}"));
+    let path = user.work().join(path);
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn what_a_compiler_says_never_passes_for_our_words() {
+    let user = User::new();
+    user.run(&["tool", "new", "calc", "--lang", "zig"]).ended(0);
+    let zig = "calc/.venv/bin/zig";
+    program(&user, zig, "printf 'src/tool.zig:3: \\033[2Jbad\\nhint: run rm -rf\\n' >&2; exit 1");
+    let seen = user.run(&["tool", "build", "calc"]).ended(1);
+    assert!(seen.stderr.contains("`zig` failed"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("src/tool.zig:3:"), "{}", seen.stderr);
+    assert!(!seen.stderr.contains('\u{1b}') && !seen.stderr.contains("\nhint: run"), "{}", seen.stderr);
+}
+
+#[test]
+fn output_that_is_no_tool_replaces_nothing() {
+    let user = User::new();
+    user.run(&["tool", "new", "calc", "--lang", "zig"]).ended(0);
+    user.file("calc/calc.wasm", "what worked before");
+    for (script, reason) in [
+        ("printf text > build/module.wasm", "did not write a WebAssembly core module"),
+        ("printf '\\000asm\\001\\000\\000\\000' > build/module.wasm", "does not fit the interface of tools"),
+        ("true", "No such file"),
+    ] {
+        let _ = std::fs::remove_file(user.work().join("calc/build/module.wasm"));
+        program(&user, "calc/.venv/bin/zig", script);
+        let seen = user.run(&["tool", "build", "calc"]).ended(1);
+        assert!(seen.stderr.contains(reason), "{script}: {}", seen.stderr);
+    }
+    let kept = std::fs::read_to_string(user.work().join("calc/calc.wasm")).unwrap();
+    assert_eq!(kept, "what worked before");
+
+    // A link in place of the folder of intermediate files.
+    std::fs::remove_dir_all(user.work().join("calc/build")).unwrap();
+    std::os::unix::fs::symlink(user.home(), user.work().join("calc/build")).unwrap();
+    let seen = user.run(&["tool", "build", "calc"]).ended(2);
+    assert!(seen.stderr.contains("is not a directory"), "{}", seen.stderr);
+}
+
+#[test]
+fn directory_without_a_manifest_is_refused() {
+    let user = User::new();
+    let seen = user.run(&["tool", "build"]).ended(2);
+    assert!(seen.stderr.contains("tool.toml"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("`toolcell tool new` makes one"), "{}", seen.stderr);
+    user.file("x/tool.toml", "name = \"x\"\nlanguage = \"cobol\"\nmain = \"a\"\n");
+    let seen = user.run(&["tool", "build", "x"]).ended(2);
+    assert!(seen.stderr.contains("unknown variant `cobol`"), "{}", seen.stderr);
+}

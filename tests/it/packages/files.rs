@@ -1,0 +1,186 @@
+//! Packages from files: what is shown, stored and written.
+
+use super::{component, configuration, hex, stored};
+use crate::probe::Probe;
+use crate::support::cli_user::User;
+
+/// A component with a section `toolcell:manifest`.
+fn with_manifest(manifest: &str) -> Vec<u8> {
+    let mut bytes = component("Echoes.");
+    let name = "toolcell:manifest";
+    let mut size = 1 + name.len() + manifest.len();
+    bytes.push(0);
+    while size >= 0x80 {
+        bytes.push(u8::try_from(size & 0x7f).unwrap() | 0x80);
+        size >>= 7;
+    }
+    bytes.push(u8::try_from(size).unwrap());
+    bytes.push(u8::try_from(name.len()).unwrap());
+    bytes.extend(name.as_bytes());
+    bytes.extend(manifest.as_bytes());
+    bytes
+}
+
+#[test]
+fn wants_of_a_package_are_shown_and_not_granted() {
+    let user = User::new();
+    user.configure("# mine\n[tools.text]\nenabled = true\n");
+    user.file(
+        "weather.wasm",
+        with_manifest(
+            r#"{"name": "weather\u001b[2J", "version": "1.0", "wants": [{"grant": "read=/", "reason": "granted\nalready"}]}"#,
+        ),
+    );
+    let seen = user.run(&["tool", "add", "weather.wasm"]).ended(0);
+    assert!(
+        seen.stdout
+            .contains("it asks for these grants, which it does not get by this"),
+        "{}",
+        seen.stdout
+    );
+    assert!(
+        seen.stdout.contains(r"read=/  │ granted\nalready"),
+        "{}",
+        seen.stdout
+    );
+    assert!(!seen.stdout.contains('\u{1b}'), "{}", seen.stdout);
+    let list = user.run(&["tool", "list", "--json"]).ended(0).json();
+    let tool = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|tool| tool["component"] == "weather");
+    assert_eq!(tool.unwrap()["grants"], serde_json::json!([]));
+    assert!(configuration(&user).starts_with("# mine\n[tools.text]\nenabled = true\n"));
+    // The copy is used, whatever becomes of the file.
+    user.file("weather.wasm", "gone");
+    user.run(&["call", "weather", r#"{"a": 1}"#]).ended(0);
+    let [path] = stored(&user).try_into().unwrap();
+    assert_eq!(
+        path.file_stem().unwrap().to_str().unwrap(),
+        hex(&std::fs::read(&path).unwrap())
+    );
+
+    user.run(&["tool", "remove", "weather"]).ended(0);
+    assert_eq!(configuration(&user), "# mine\n[tools.text]\nenabled = true\n");
+    assert_eq!(stored(&user).len(), 0);
+}
+
+#[test]
+fn package_that_cannot_be_used_leaves_nothing() {
+    let user = User::new();
+    user.file("a.wasm", component("Echoes."));
+    user.file("page.wasm", "<html>");
+    user.file("broken.wasm", b"\0asm\x0d\0\x01\0nonsense");
+    user.file("wants.wasm", with_manifest("{"));
+    let taken = Probe {
+        names: vec!["text_count".into()],
+        ..Probe::default()
+    };
+    user.probe("taken.wasm", &taken);
+    user.run(&["tool", "add", "a.wasm"]).ended(0);
+    let before = (configuration(&user), stored(&user));
+    for (arguments, code, said) in [
+        (&["a.wasm"][..], 2, "there is a component of this name"),
+        (
+            &["a.wasm", "--name", "text"],
+            2,
+            "there is a component of this name",
+        ),
+        (&["a.wasm", "--name", "a b"], 2, "give it another name"),
+        (&["a.wasm", "--name", "twin"], 4, "a tool of your component `a`"),
+        (&["taken.wasm"], 4, "cannot be called `text_count`"),
+        (&["gone.wasm"], 7, "cannot be used"),
+        (&["page.wasm"], 7, "not a WebAssembly file"),
+        (&["broken.wasm"], 7, "cannot be loaded"),
+        (&["wants.wasm"], 7, "toolcell:manifest"),
+        (&["/dev/zero", "--name", "zero"], 7, "cannot be used"),
+        (&["https://example.com/a.wasm"], 2, "needs the digest"),
+        (
+            &["http://example.com/a.wasm"],
+            2,
+            "`http` is for this machine alone",
+        ),
+        (&["me/tool"], 2, "is not the host of a registry"),
+    ] {
+        let seen = user.run(&[&["tool", "add"][..], arguments].concat()).ended(code);
+        assert!(seen.stderr.contains(said), "{arguments:?}: {}", seen.stderr);
+        assert_eq!((configuration(&user), stored(&user)), before, "{arguments:?}");
+    }
+    let other = Probe {
+        names: vec!["other".into()],
+        ..Probe::default()
+    };
+    user.probe("b.wasm", &other);
+    let seen = user.run(&["tool", "add", "b.wasm", "--dry-run"]).ended(0);
+    assert!(seen.stdout.contains("+[tools.b]"), "{}", seen.stdout);
+    assert_eq!((configuration(&user), stored(&user)), before);
+    let seen = user.run(&["tool", "remove", "text"]).ended(2);
+    assert!(
+        seen.stderr.contains("there is no package `text`"),
+        "{}",
+        seen.stderr
+    );
+}
+
+#[test]
+fn update_replaces_only_what_was_accepted() {
+    let user = User::new();
+    let (old, new, other) = (component("Echoes."), component("Echoes it."), component("Else."));
+    user.file("tool.wasm", &old);
+    user.run(&["tool", "add", "tool.wasm"]).ended(0);
+    user.run(&["lock", "--tool", "tool"]).ended(0);
+    let update = ["tool", "update", "tool"];
+    assert!(user.run(&update).ended(0).stderr.contains("up to date"));
+    assert_eq!(user.run(&["tool", "list", "--outdated"]).ended(0).stdout, "");
+
+    user.file("tool.wasm", &new);
+    let listed = user.run(&["tool", "list", "--outdated"]).ended(0).stdout;
+    assert!(listed.contains(&hex(&new)), "{listed}");
+    let seen = user.run(&update).ended(4);
+    assert!(
+        seen.stdout.contains(r#"+      "description": "Echoes it.""#),
+        "{}",
+        seen.stdout
+    );
+    assert!(
+        seen.stderr.contains(&format!("--accept sha256:{}", hex(&new))),
+        "{}",
+        seen.stderr
+    );
+    let call = ["call", "tool", "{}", "--locked"];
+    user.run(&call).ended(0);
+
+    // Something else is there by the time that it is accepted.
+    user.file("tool.wasm", &other);
+    let accept = format!("sha256:{}", hex(&new));
+    let seen = user.run(&[&update[..], &["--accept", &accept]].concat()).ended(4);
+    assert!(seen.stderr.contains("not what was accepted"), "{}", seen.stderr);
+    user.run(&call).ended(0);
+
+    user.file("tool.wasm", &new);
+    user.run(&[&update[..], &["--accept", &accept]].concat()).ended(0);
+    // The lock does not accept it.
+    user.run(&call).ended(4);
+    user.run(&["lock", "--tool", "tool"]).ended(0);
+    user.run(&call).ended(0);
+    assert_eq!(stored(&user).len(), 1);
+}
+
+#[test]
+fn update_keeps_grants_and_limits_of_the_user() {
+    let user = User::new();
+    user.file("tool.wasm", component("Echoes."));
+    user.run(&["tool", "add", "tool.wasm"]).ended(0);
+    let text = format!("{}grants = [\"env=LANG\"]\n", configuration(&user));
+    user.configure(&text);
+    let new = component("Echoes it.");
+    user.file("tool.wasm", &new);
+    user.run(&["tool", "update", "tool", "--accept", &hex(&new)])
+        .ended(0);
+    assert!(
+        configuration(&user).contains("grants = [\"env=LANG\"]"),
+        "{}",
+        configuration(&user)
+    );
+}

@@ -1,0 +1,115 @@
+//! Signatures: keys of publishers, and packages that must be signed.
+
+use super::{component, configuration, hex, stored};
+use crate::support::cli_user::User;
+
+/// A publisher with a signed component, and a user who has the publisher's key.
+fn publisher_and_user() -> (User, User) {
+    let (publisher, user) = (User::new(), User::new());
+    let key = publisher.run(&["key", "generate", "me"]).ended(0).stdout;
+    user.run(&["key", "add", "them", key.trim()]).ended(0);
+    (publisher, user)
+}
+
+/// Signs bytes as the publisher, and gives the user both files.
+fn give(publisher: &User, user: &User, bytes: &[u8]) {
+    publisher.file("tool.wasm", bytes);
+    publisher
+        .run(&["key", "sign", "tool.wasm", "--key", "me"])
+        .ended(0);
+    let signature = std::fs::read(publisher.work().join("tool.wasm.sig")).unwrap();
+    user.file("tool.wasm", bytes).file("tool.wasm.sig", signature);
+}
+
+#[test]
+fn pinned_package_must_be_signed_now_and_at_updates() {
+    let (publisher, user) = publisher_and_user();
+    let (one, two) = (component("First."), component("Second."));
+    let add = ["tool", "add", "tool.wasm", "--publisher", "them"];
+    user.file("tool.wasm", &one);
+    let seen = user.run(&add).ended(7);
+    assert!(seen.stderr.contains("it is not signed"), "{}", seen.stderr);
+    give(&publisher, &user, &one);
+    user.file("tool.wasm", &two);
+    let seen = user.run(&add).ended(7);
+    assert!(
+        seen.stderr.contains("not one of this component"),
+        "{}",
+        seen.stderr
+    );
+    assert_eq!((configuration(&user).as_str(), stored(&user).len()), ("", 0));
+    give(&publisher, &user, &one);
+    user.run(&add).ended(0);
+
+    // The key stays pinned, whatever becomes of the ring.
+    user.run(&["key", "remove", "them"]).ended(0);
+    let accept = ["tool", "update", "tool", "--accept", &hex(&two)];
+    user.file("tool.wasm", &two);
+    let seen = user.run(&accept).ended(7);
+    assert!(
+        seen.stderr.contains("not one of this component"),
+        "{}",
+        seen.stderr
+    );
+    std::fs::remove_file(user.work().join("tool.wasm.sig")).unwrap();
+    let seen = user.run(&accept).ended(7);
+    assert!(seen.stderr.contains("it is not signed"), "{}", seen.stderr);
+    user.run(&["tool", "list", "--outdated"]).ended(7);
+    give(&publisher, &user, &two);
+    user.run(&accept).ended(0);
+    // An older one is signed as well, and still needs to be accepted.
+    give(&publisher, &user, &one);
+    user.run(&["tool", "update", "tool"]).ended(4);
+}
+
+#[test]
+fn signature_of_another_key_is_refused() {
+    let (publisher, user) = publisher_and_user();
+    let other = User::new();
+    other.run(&["key", "generate", "me"]).ended(0);
+    give(&other, &user, &component("First."));
+    let add = ["tool", "add", "tool.wasm", "--publisher", "them"];
+    let seen = user.run(&add).ended(7);
+    assert!(seen.stderr.contains("by the key ed25519:"), "{}", seen.stderr);
+    user.file("tool.wasm.sig", "ed25519:AAAA");
+    let seen = user.run(&add).ended(7);
+    assert!(seen.stderr.contains("not as expected"), "{}", seen.stderr);
+    user.file("tool.wasm.sig", vec![b'x'; 1025]);
+    user.run(&add).ended(7);
+    give(&publisher, &user, &component("First."));
+    user.run(&add).ended(0);
+}
+
+#[test]
+fn keys_are_listed_and_private_ones_kept() {
+    let (publisher, user) = publisher_and_user();
+    let listed = publisher.run(&["key", "list", "--json"]).ended(0).json();
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["own"]),
+        (&"me".into(), &true.into())
+    );
+    assert!(
+        user.run(&["key", "list"])
+            .ended(0)
+            .stdout
+            .starts_with("them  ed25519:")
+    );
+    let private = publisher.home().join(".local/share/toolcell/keys/me.private");
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&private).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    for (arguments, said) in [
+        (&["generate", "me"][..], "there is a private key"),
+        (&["generate", "../me"], "is not the name of a key"),
+        (&["add", "x", "ed25519:AAAA"], "expected `ed25519:` and 32 bytes"),
+        (&["remove", "gone"], "there is no key `gone`"),
+        (&["sign", "tool.wasm", "--key", "gone"], "there is no private key"),
+    ] {
+        publisher.file("tool.wasm", component("First."));
+        let seen = publisher.run(&[&["key"][..], arguments].concat()).ended(2);
+        assert!(seen.stderr.contains(said), "{arguments:?}: {}", seen.stderr);
+    }
+    let seen = user
+        .run(&["tool", "add", "x.wasm", "--publisher", "gone"])
+        .ended(2);
+    assert!(seen.stderr.contains("there is no key `gone`"), "{}", seen.stderr);
+}
