@@ -61,8 +61,8 @@ pub(super) fn read(
         // A server could list any number of tools that cannot be used.
         if left_out.len() < MAX_TOOLS {
             left_out.push(LeftOut {
-                tool: excerpt(tool),
-                reason,
+                tool: excerpt(tool, &options.redactor),
+                reason: excerpt(&reason, &options.redactor),
             });
         }
     };
@@ -90,7 +90,7 @@ pub(super) fn read(
             // It is what the name means on the server.
             Some(other) if kind != Kind::Call && other.kind == Kind::Call => {}
             Some(other) => {
-                let reason = format!("`{}` has the name `{name}`, too", excerpt(&other.remote));
+                let reason = format!("`{}` has the name `{name}`, too", other.remote);
                 leave_out(remote, reason);
                 collisions.push(name);
             }

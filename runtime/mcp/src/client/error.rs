@@ -92,24 +92,25 @@ fn versions() -> String {
     Version::ALL.map(Version::as_str).join(", ")
 }
 
-/// The beginning of a text of a server.
-pub(super) fn excerpt(text: &str) -> String {
-    let end = text.floor_char_boundary(MAX_TEXT);
-    match text.len() > end {
-        true => format!("{}…", &text[..end]),
-        false => text.to_owned(),
+/// The beginning of a text of a server, without secrets. A secret that the cut would halve is left out.
+pub(super) fn excerpt(text: &str, redactor: &Redactor) -> String {
+    let mut shown = redactor.beginning(text, MAX_TEXT);
+    if text.len() > MAX_TEXT {
+        shown.push('…');
     }
+    shown
 }
 
 impl ServerError {
-    /// Removes secrets from the words of the server.
+    /// Removes secrets from the words of the server, and cuts them. Before that they are whole: half a secret would not be
+    /// found.
     pub(super) fn redacted(mut self, redactor: &Redactor) -> Self {
         match &mut self {
             Self::Answered { message: text, .. }
             | Self::Invalid { reason: text, .. }
             | Self::Version(text)
             | Self::Unreachable(text)
-            | Self::Ended { status: Some(text) } => *text = redactor.text(text).into_owned(),
+            | Self::Ended { status: Some(text) } => *text = excerpt(text, redactor),
             // Without words of the server.
             Self::Spawn { .. }
             | Self::Ended { status: None }

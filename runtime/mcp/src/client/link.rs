@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use toolcell_core::Redactor;
 use toolcell_core::tool::CallObserver;
 
 use super::elicitation::{self, Asking};
@@ -80,8 +81,9 @@ impl Link {
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
         asking: Option<Asking>,
+        redactor: Redactor,
     ) -> Self {
-        let (mut link, unwritten) = Self::new(None, asking);
+        let (mut link, unwritten) = Self::new(None, asking, redactor);
         let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.spawn(read(input, link.shared.clone(), link.outbox.clone()));
         tasks.spawn(write(output, unwritten, link.shared.clone()));
@@ -89,17 +91,24 @@ impl Link {
     }
 
     /// A connection over HTTP.
-    pub(super) fn over_http(http: Endpoint, asking: Option<Asking>) -> Self {
+    pub(super) fn over_http(http: Endpoint, asking: Option<Asking>, redactor: Redactor) -> Self {
         let http = Arc::new(http);
-        let (mut link, unwritten) = Self::new(Some(http.clone()), asking);
+        let (mut link, unwritten) = Self::new(Some(http.clone()), asking, redactor);
         let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.spawn(post(http, unwritten, link.shared.clone()));
         link
     }
 
-    fn new(http: Option<Arc<Endpoint>>, asking: Option<Asking>) -> (Self, mpsc::Receiver<Vec<u8>>) {
+    fn new(
+        http: Option<Arc<Endpoint>>,
+        asking: Option<Asking>,
+        redactor: Redactor,
+    ) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (outbox, unwritten) = mpsc::channel(MAX_UNWRITTEN);
-        let mut shared = Shared::default();
+        let mut shared = Shared {
+            redactor,
+            ..Shared::default()
+        };
         let mut tasks = JoinSet::new();
         let asking = asking.map(Arc::new);
         // One is shown, and one waits. The server's next one is refused.
@@ -304,6 +313,11 @@ impl Link {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .spawn(listening);
+    }
+
+    /// Removes the secrets that the server got from what it sends.
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.shared.redactor
     }
 
     /// True if the server has plain endpoints instead of the protocol.

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::json::{MAX_ARGUMENT_DEPTH, parse_nested};
 
-use super::error::excerpt;
 use super::link::MAX_VALUES;
 use crate::message::RequestId;
 
@@ -79,7 +78,7 @@ pub(super) fn parse_refusal(body: &[u8]) -> Option<(i64, String)> {
     let value = parse_nested(text, MAX_DEPTH).ok()?;
     let error = value.get("error")?;
     let message = error["message"].as_str().unwrap_or("no message");
-    Some((error["code"].as_i64()?, excerpt(message)))
+    Some((error["code"].as_i64()?, message.to_owned()))
 }
 
 /// Maximum number of values that a JSON text can have, without parsing it: parsed, each takes up to a hundred bytes.
@@ -148,7 +147,7 @@ fn answer(mut object: Map<String, Value>) -> Answer {
         (Some(result), None) => Answer::Result(result),
         (None, Some(error)) => Answer::Error {
             code: error["code"].as_i64().unwrap_or_default(),
-            message: excerpt(error["message"].as_str().unwrap_or("no message")),
+            message: error["message"].as_str().unwrap_or("no message").to_owned(),
         },
         _ => Answer::Invalid("has neither a result nor an error, or both".into()),
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use toolcell_core::Redactor;
 use toolcell_core::tool::{CallObserver, Progress};
 
 use super::elicitation;
@@ -25,6 +26,8 @@ const MAX_PROGRESS_TEXT: usize = 1 << 10;
 /// State that the tasks of a connection share.
 #[derive(Default)]
 pub(super) struct Shared {
+    /// Removes the secrets that the server got from what it sends.
+    pub(super) redactor: Redactor,
     pub(super) state: Mutex<State>,
     pub(super) closed: CancellationToken,
     /// True once a list of the server changed, until it is read again.
@@ -165,7 +168,7 @@ impl Shared {
             "notifications/progress" => self.progressed(params),
             "notifications/message" => {
                 let text = params.get("data").map(Value::to_string).unwrap_or_default();
-                tracing::debug!(message = excerpt(&text), "an MCP server logs");
+                tracing::debug!(message = excerpt(&text, &self.redactor), "an MCP server logs");
             }
             _ => {}
         }
@@ -193,7 +196,7 @@ impl Shared {
         observer.progress(Progress {
             done: whole(done),
             total: params.get("total").and_then(Value::as_f64).map(whole),
-            message: message.map(|text| text[..text.floor_char_boundary(MAX_PROGRESS_TEXT)].to_owned()),
+            message: message.map(|text| self.redactor.beginning(text, MAX_PROGRESS_TEXT)),
         });
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{Tool, ToolError};
+use toolcell_core::{Redactor, Tool, ToolError};
 
 use super::definition::Definition;
 use super::error::{ServerError, excerpt};
@@ -44,8 +44,8 @@ pub struct PromptInfo {
 }
 
 impl PromptInfo {
-    fn of(entry: &Value) -> Option<Self> {
-        let text = |value: &Value| value.as_str().map(excerpt);
+    fn of(entry: &Value, redactor: &Redactor) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(|text| excerpt(text, redactor));
         let arguments = entry["arguments"].as_array().into_iter().flatten();
         Some(Self {
             name: text(&entry["name"])?,
@@ -91,15 +91,9 @@ impl McpServer {
         };
         let limit = self.options.call_timeout;
         let listed = self.list_prompts(definition, limit).await?;
-        let mut listed = listed.map_err(|error| {
-            let error = error.redacted(&self.options.redactor);
-            error.of_call(&self.options.name)
-        })?;
+        let mut listed = listed.map_err(|error| self.told(error))?;
         listed.truncate(MAX_ENTRIES);
-        let prompts = listed.iter_mut().filter_map(|entry| {
-            self.options.redactor.json(entry);
-            PromptInfo::of(entry)
-        });
+        let prompts = (listed.iter()).filter_map(|entry| PromptInfo::of(entry, &self.options.redactor));
         Ok(prompts.collect())
     }
 }
@@ -186,9 +180,12 @@ impl Session {
                 let left = deadline.saturating_duration_since(Instant::now());
                 let templates = self.list("resources/templates/list", "resourceTemplates", left);
                 entries.extend(templates.await?);
-                return Ok(listed(&entries));
+                return Ok(listed(&entries, self.link.redactor()));
             }
-            Kind::ListPrompts => return Ok(listed(&self.list("prompts/list", "prompts", limit).await?)),
+            Kind::ListPrompts => {
+                let entries = self.list("prompts/list", "prompts", limit).await?;
+                return Ok(listed(&entries, self.link.redactor()));
+            }
             Kind::ReadResource => ("resources/read", "contents"),
             Kind::GetPrompt | Kind::UsePrompt | Kind::Call => ("prompts/get", "messages"),
         };
@@ -205,7 +202,7 @@ impl Session {
                 .map(|part| json!({ "type": "resource", "resource": part }))
                 .collect(),
             _ => (parts.into_iter())
-                .flat_map(|part| message(part, kind == Kind::UsePrompt))
+                .flat_map(|part| message(part, kind == Kind::UsePrompt, self.link.redactor()))
                 .collect(),
         };
         Ok(json!({ "content": parts }))
@@ -213,8 +210,9 @@ impl Session {
 }
 
 /// Entries of a list, one in each line.
-fn listed(entries: &[Value]) -> Value {
-    let mut lines: Vec<String> = entries.iter().take(MAX_ENTRIES).map(line).collect();
+fn listed(entries: &[Value], redactor: &Redactor) -> Value {
+    let shown = entries.iter().take(MAX_ENTRIES);
+    let mut lines: Vec<String> = shown.map(|entry| line(entry, redactor)).collect();
     if entries.len() > MAX_ENTRIES {
         lines.push(format!("[{} more entries left out]", entries.len() - MAX_ENTRIES));
     }
@@ -224,10 +222,10 @@ fn listed(entries: &[Value]) -> Value {
     json!({ "content": [{ "type": "text", "text": lines.join("\n") }] })
 }
 
-fn line(entry: &Value) -> String {
+fn line(entry: &Value, redactor: &Redactor) -> String {
     let shown = SHOWN.iter().filter_map(|key| {
         let value = match entry.get(key)? {
-            Value::String(text) => json!(excerpt(text)),
+            Value::String(text) => json!(excerpt(text, redactor)),
             value => value.clone(),
         };
         Some(((*key).to_owned(), value))
@@ -236,12 +234,13 @@ fn line(entry: &Value) -> String {
 }
 
 /// A message of a prompt, as parts of a result. In a message of the user, only those of others say whose they are.
-fn message(message: Value, is_of_user: bool) -> Vec<Value> {
+fn message(message: Value, is_of_user: bool, redactor: &Redactor) -> Vec<Value> {
     let role = message["role"].as_str().unwrap_or("message").to_owned();
     if is_of_user && role == "user" {
         return vec![message["content"].clone()];
     }
-    let label = |text: &str| json!({ "type": "text", "text": format!("{}: {text}", excerpt(&role)) });
+    let role = excerpt(&role, redactor);
+    let label = |text: &str| json!({ "type": "text", "text": format!("{role}: {text}") });
     match &message["content"] {
         content if content["type"] == "text" => vec![label(content["text"].as_str().unwrap_or_default())],
         content => vec![label(""), content.clone()],

@@ -260,10 +260,10 @@ impl McpServer {
         let asking = (self.options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
         let (link, process) = match connection {
             Connection::Streams(streams) => {
-                let link = Link::start(streams.input, streams.output, asking);
+                let link = Link::start(streams.input, streams.output, asking, redactor.clone());
                 (link, streams.process)
             }
-            Connection::Http(endpoint) => (Link::over_http(endpoint, asking), None),
+            Connection::Http(endpoint) => (Link::over_http(endpoint, asking, redactor.clone()), None),
         };
         let left = || deadline.saturating_duration_since(Instant::now());
         let opened = async {
@@ -310,6 +310,7 @@ impl McpServer {
             let live = ready().await?;
             called = live.session.call(definition, arguments, left(), observer).await;
         }
+        let called = called.map_err(|error| error.redacted(&self.options.redactor));
         match &called {
             Ok(_) | Err(ServerError::Answered { .. } | ServerError::Invalid { .. }) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -317,6 +318,11 @@ impl McpServer {
             Err(error) => tracing::warn!(server = name, %error, "a call to an MCP server failed"),
         }
         called.map_err(|error| error.of_call(name))
+    }
+
+    /// Error of a call, without secrets.
+    pub(super) fn told(&self, error: ServerError) -> ToolError {
+        error.redacted(&self.options.redactor).of_call(&self.options.name)
     }
 
     /// Lists the prompts, which belong to `definition`.
@@ -354,7 +360,7 @@ impl McpServer {
                     if listed.is_err() {
                         live.session.link.set_stale();
                     }
-                    state.changed = self.changed(&listed.map_err(|error| error.of_call(self.name()))?);
+                    state.changed = self.changed(&listed.map_err(|error| self.told(error))?);
                 }
                 live
             }

@@ -9,7 +9,7 @@ use toolcell_core::tool::CallObserver;
 
 use super::definition::Definition;
 use super::elicitation::{self, MAX_ELICITATIONS};
-use super::error::{ServerError, excerpt};
+use super::error::ServerError;
 use super::http;
 use super::link::{Ask, Link};
 use super::resources::{self, Kind};
@@ -93,7 +93,7 @@ impl Session {
         let spoken = result["protocolVersion"].as_str().unwrap_or_default();
         session.version = Version::named(spoken)
             .filter(|version| !version.is_stateless())
-            .ok_or_else(|| ServerError::Version(excerpt(spoken)))?;
+            .ok_or_else(|| ServerError::Version(spoken.to_owned()))?;
         session.link.set_version(Some(session.version));
         let left = deadline.saturating_duration_since(Instant::now());
         session
@@ -231,7 +231,7 @@ impl Session {
                     }
                 }
                 Some(other) => {
-                    let reason = format!("has the unknown type `{}`", excerpt(other));
+                    let reason = format!("has the unknown type `{other}`");
                     return Err(ServerError::invalid(method, reason));
                 }
             }
@@ -252,10 +252,7 @@ impl Session {
         for (name, mut request) in requests {
             let wanted = request["method"].as_str().unwrap_or_default();
             if wanted != elicitation::METHOD {
-                return refused(format!(
-                    "asks for `{}`, which this client refuses",
-                    excerpt(wanted)
-                ));
+                return refused(format!("asks for `{wanted}`, which this client refuses"));
             }
             let params = match request["params"].take() {
                 Value::Object(params) => params,

@@ -1,12 +1,14 @@
 //! Servers that behave well, and those that do not.
 
+mod secrets;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolcell_core::{Content, Secrets, ToolError};
+use toolcell_core::{Content, ToolError};
 
 use super::link::MAX_ANSWER_BYTES;
 use super::pending::MAX_UNASKED;
@@ -464,66 +466,4 @@ async fn progress_reaches_the_call_that_it_is_for() {
     let progress = seen.progress.lock().unwrap();
     let done: Vec<u64> = progress.iter().map(|progress| progress.done).collect();
     assert_eq!((done, progress[0].total), (vec![1, 2], Some(4)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn secret_of_a_server_is_in_nothing_that_it_returns() {
-    const VALUE: &str = "s3cret-of-the-server";
-    let calls = AtomicUsize::new(0);
-    let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
-        Some("tools/call") => match calls.fetch_add(1, Ordering::SeqCst) {
-            0 => vec![error(message, -1, VALUE)],
-            1 => vec![result(
-                message,
-                json!({"isError": true, "content": [{"type": "text", "text": VALUE}]}),
-            )],
-            2 => vec![result(
-                message,
-                json!({
-                    "content": [
-                        {"type": "text", "text": VALUE},
-                        {"type": "resource_link", "uri": format!("x:{VALUE}"), "name": VALUE},
-                    ],
-                    "structuredContent": {"a": [VALUE]},
-                }),
-            )],
-            _ => vec![result(message, json!({"structuredContent": {"n": VALUE}}))],
-        },
-        _ => polite(message, &[("t", &format!("Uses {VALUE}."))]),
-    });
-    let mut secrets = Secrets::default();
-    secrets.insert("token", VALUE).unwrap();
-    let mut options = Options::new("srv");
-    options.redactor = secrets.redactor();
-    let server = scripted.start_with(options).await.unwrap();
-    assert!(!server.definitions()[0].spec.description.contains(VALUE));
-    for _ in 0..4 {
-        let all = serde_json::to_string(&call(&server).await).unwrap();
-        assert!(!all.contains(VALUE) && all.contains("redacted"), "{all}");
-    }
-}
-
-#[tokio::test]
-async fn secret_of_a_server_is_in_no_error_of_its_start() {
-    const VALUE: &str = "s3cret-of-the-server";
-    for refused in ["initialize", "tools/list", "version"] {
-        let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
-            Some(method) if method == refused => vec![error(message, -1, &format!("no {VALUE}"))],
-            Some("initialize") if refused == "version" => vec![result(
-                message,
-                json!({ "protocolVersion": VALUE, "capabilities": {}, "serverInfo": {} }),
-            )],
-            _ => polite(message, &[("t", "For tests.")]),
-        });
-        let mut secrets = Secrets::default();
-        secrets.insert("token", VALUE).unwrap();
-        let mut options = Options::new("srv");
-        options.redactor = secrets.redactor();
-        let Err(failed) = scripted.start_with(options).await else {
-            panic!("{refused}: it starts");
-        };
-        let shown = format!("{failed:?} {failed}");
-        assert!(!shown.contains(VALUE), "{shown}");
-        assert!(shown.contains("[redacted:token]"), "{shown}");
-    }
 }

@@ -126,7 +126,7 @@ impl Elicitation {
                     about: [&about["title"], &about["description"]]
                         .into_iter()
                         .filter_map(Value::as_str)
-                        .map(excerpt)
+                        .map(|text| excerpt(text, redactor))
                         .collect::<Vec<_>>()
                         .join(": "),
                     is_required: required.contains(&name.as_str()),
@@ -137,7 +137,7 @@ impl Elicitation {
             .collect();
         Ok(Self {
             server: server.to_owned(),
-            message: excerpt(message),
+            message: excerpt(message, redactor),
             fields: fields
                 .ok_or("a field of the form is of an unknown kind")?
                 .into_values()

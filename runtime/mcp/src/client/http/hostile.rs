@@ -56,7 +56,7 @@ async fn answer_that_cannot_be_used_fails_its_own_call() {
         (
             "compressed",
             |_| response(200, &format!("{JSON}content-encoding: gzip\r\n"), [0x1f, 0x8b]),
-            "is compressed, which was not asked for",
+            "has an unsupported content-encoding",
         ),
         ("silence", |_| vec![Does::Hang], "did not answer within"),
         (

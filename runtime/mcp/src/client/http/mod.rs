@@ -23,7 +23,7 @@ use serde_json::Value;
 use toolcell_core::error_chain;
 
 use self::events::Events;
-use super::error::{ServerError, excerpt};
+use super::error::ServerError;
 use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Received};
 use crate::version::Version;
@@ -327,7 +327,7 @@ impl Endpoint {
             let error = error.without_url();
             tracing::debug!(error = error_chain(&error), "a request to an MCP server failed");
             match is_unsent {
-                true => ServerError::Unreachable(excerpt(&error_chain(&error))),
+                true => ServerError::Unreachable(error_chain(&error)),
                 false => ServerError::Cut,
             }
         });
@@ -381,7 +381,7 @@ fn form(response: &Response, method: &str) -> Result<Form, ServerError> {
     if encoded.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(ServerError::invalid(
             method,
-            "is compressed, which was not asked for",
+            "has an unsupported content-encoding",
         ));
     }
     let written = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -391,10 +391,7 @@ fn form(response: &Response, method: &str) -> Result<Form, ServerError> {
         "text/event-stream" => Ok(Form::Events),
         other => Err(ServerError::invalid(
             method,
-            format!(
-                "is neither JSON nor a stream of events, but of type `{}`",
-                excerpt(other)
-            ),
+            format!("is neither JSON nor a stream of events, but of type `{other}`"),
         )),
     }
 }
