@@ -144,6 +144,15 @@ impl ServerError {
         }
     }
 
+    /// Returns the error of a call whose tool could not be compared with its definition before, as the model reads it.
+    pub(super) fn of_list(&self, server: &str) -> ToolError {
+        ToolError::Unavailable {
+            message: format!(
+                "nothing was called, because the MCP server `{server}` did not list its tools: {self}"
+            ),
+        }
+    }
+
     /// Returns the error of a call, as the model reads it.
     pub(super) fn of_call(&self, server: &str) -> ToolError {
         match self {

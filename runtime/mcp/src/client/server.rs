@@ -351,16 +351,19 @@ impl McpServer {
             Some(live) => {
                 let live = live.clone();
                 if live.session.link.take_stale() {
+                    let unread = Unread(&live.session.link);
                     let listed = self.list(&live).await;
                     if live.session.link.is_lost() {
                         drop(state);
                         // Opening a session reads the list as well.
                         return Box::pin(self.live(definition)).await;
                     }
-                    if listed.is_err() {
-                        live.session.link.set_stale();
-                    }
-                    state.changed = self.changed(&listed.map_err(|error| self.told(error))?);
+                    let listed = listed.map_err(|error| {
+                        let error = error.redacted(&self.options.redactor);
+                        error.of_list(&self.options.name)
+                    })?;
+                    unread.is_read();
+                    state.changed = self.changed(&listed);
                 }
                 live
             }
@@ -435,6 +438,22 @@ impl McpServer {
         }
         tokio::time::sleep_until(ready_at).await;
         Ok(())
+    }
+}
+
+/// A list that changed and is being read. It stays changed unless it was read to its end, also if the call that reads it is
+/// cancelled.
+struct Unread<'a>(&'a Link);
+
+impl Unread<'_> {
+    fn is_read(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        self.0.set_stale();
     }
 }
 

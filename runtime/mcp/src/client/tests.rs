@@ -1,5 +1,6 @@
 //! Servers that behave well, and those that do not.
 
+mod changes;
 mod secrets;
 
 use std::sync::Arc;
