@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use toolcell_core::Redactor;
 use toolcell_core::tool::CallObserver;
 
-use super::elicitation::{self, Asking};
+use super::elicitation::{self, Asking, Questions, Stopwatch};
 use super::error::ServerError;
 use super::http::{Endpoint, Outgoing, POST_TIME};
 use super::message::{self, Received};
@@ -43,7 +42,7 @@ pub(super) struct Link {
     outbox: mpsc::Sender<Vec<u8>>,
     /// Connections over HTTP, where each request is an exchange of its own; `None` for streams.
     http: Option<Arc<Endpoint>>,
-    /// Asks the user; `None` if nobody can be asked.
+    /// Asks the user; `None` if no user can be asked.
     pub(super) asking: Option<Arc<Asking>>,
     last_id: AtomicI64,
     tasks: Mutex<JoinSet<()>>,
@@ -80,7 +79,7 @@ impl Link {
     pub(super) fn start(
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
-        asking: Option<Asking>,
+        asking: Option<Arc<Asking>>,
         redactor: Redactor,
     ) -> Self {
         let (mut link, unwritten) = Self::new(None, asking, redactor);
@@ -91,7 +90,7 @@ impl Link {
     }
 
     /// A connection over HTTP.
-    pub(super) fn over_http(http: Endpoint, asking: Option<Asking>, redactor: Redactor) -> Self {
+    pub(super) fn over_http(http: Endpoint, asking: Option<Arc<Asking>>, redactor: Redactor) -> Self {
         let http = Arc::new(http);
         let (mut link, unwritten) = Self::new(Some(http.clone()), asking, redactor);
         let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +100,7 @@ impl Link {
 
     fn new(
         http: Option<Arc<Endpoint>>,
-        asking: Option<Asking>,
+        asking: Option<Arc<Asking>>,
         redactor: Redactor,
     ) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (outbox, unwritten) = mpsc::channel(MAX_UNWRITTEN);
@@ -110,12 +109,13 @@ impl Link {
             ..Shared::default()
         };
         let mut tasks = JoinSet::new();
-        let asking = asking.map(Arc::new);
-        // One is shown, and one waits. The server's next one is refused.
-        let (questions, waiting) = mpsc::channel(1);
-        shared.questions = asking.is_some().then_some(questions);
+        let questions = asking.clone().map(Questions::new);
+        let waiting = questions.map(|(questions, waiting)| {
+            shared.questions = Some(questions);
+            waiting
+        });
         let shared = Arc::new(shared);
-        if let Some(asking) = asking.clone() {
+        if let Some((asking, waiting)) = asking.clone().zip(waiting) {
             tasks.spawn(elicitation::answer(
                 waiting,
                 asking,
@@ -144,8 +144,7 @@ impl Link {
             headers,
         } = ask;
         let id = self.next_id();
-        let is_call = observer.is_some();
-        if is_call {
+        if observer.is_some() {
             params["_meta"]["progressToken"] = id.into();
         }
         let (answer, mut answered) = oneshot::channel();
@@ -195,11 +194,7 @@ impl Link {
             let _ = self.outbox.send(body).await;
             answered.await
         };
-        let answered = self.within(limit, asked).await;
-        if let Some(asking) = self.asking.as_ref().filter(|_| is_call) {
-            asking.reset();
-        }
-        match answered {
+        match self.within(limit, asked).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(ServerError::Ended { status: None }),
             Err(Elapsed) => {
@@ -214,25 +209,29 @@ impl Link {
         }
     }
 
+    /// Starts a stopwatch that stands still while a question is shown to the user.
+    pub(super) fn stopwatch(&self) -> Stopwatch {
+        Stopwatch::start(self.asking.clone())
+    }
+
     /// Waits at most for a time in which no question is shown to the user.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-        let asked = || {
-            self.asking
-                .as_ref()
-                .map(|asking| asking.time())
-                .unwrap_or_default()
-        };
-        let (begun, before) = (Instant::now(), asked());
+        let stopwatch = self.stopwatch();
         let mut work = std::pin::pin!(work);
         loop {
-            let extra = asked().saturating_sub(before);
-            let left = (limit + extra).saturating_sub(begun.elapsed());
+            let left = limit.saturating_sub(stopwatch.elapsed());
             match tokio::time::timeout(left, &mut work).await {
                 Ok(done) => return Ok(done),
-                Err(_) if asked().saturating_sub(before) > extra => {}
+                Err(_) if stopwatch.elapsed() < limit => {}
                 Err(_) => return Err(Elapsed),
             }
         }
+    }
+
+    /// Waits for the end of the connection. Returns its reason.
+    pub(super) async fn ended(&self) -> ServerError {
+        self.shared.closed.cancelled().await;
+        self.end().unwrap_or(ServerError::Ended { status: None })
     }
 
     fn next_id(&self) -> i64 {

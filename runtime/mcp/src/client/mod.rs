@@ -47,4 +47,4 @@ pub use pending::MAX_UNASKED;
 pub use process::{Launch, MAX_OUTPUT_TAIL, end_all_processes};
 pub use resources::{MAX_ENTRIES, PromptInfo};
 pub use server::{MAX_RESTART_DELAY, McpServer, Options, RESTART_DELAY, StartError};
-pub use session::MAX_PAGES;
+pub use session::{MAX_PAGES, MAX_ROUNDS};

@@ -10,11 +10,10 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::Redactor;
 use toolcell_core::tool::{CallObserver, Progress};
 
-use super::elicitation;
+use super::elicitation::{self, Questions};
 use super::error::{ServerError, excerpt};
 use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Answer, Received};
-use crate::message::RequestId;
 
 /// Maximum number of messages that nobody asked for between two answers: notifications, requests of the server, and
 /// answers that are late or belong to no request.
@@ -34,8 +33,8 @@ pub(super) struct Shared {
     pub(super) is_stale: AtomicBool,
     /// Requests that ran out of time since the last message.
     pub(super) unanswered: AtomicU32,
-    /// Questions to the user that wait; `None` if nobody can be asked.
-    pub(super) questions: Option<mpsc::Sender<(RequestId, Map<String, Value>)>>,
+    /// Questions to the user that wait; `None` if no user can be asked.
+    pub(super) questions: Option<Questions>,
 }
 
 #[derive(Default)]
@@ -67,12 +66,6 @@ impl Shared {
         self.closed.cancel();
     }
 
-    /// True while a call of a tool waits for its answer.
-    pub(super) fn has_calls(&self) -> bool {
-        let state = self.lock();
-        state.waiting.values().any(|waiting| waiting.observer.is_some())
-    }
-
     /// Handles a message of the server.
     pub(super) fn receive(
         &self,
@@ -83,15 +76,15 @@ impl Shared {
         let was_asked = match received {
             Received::Answer { id, answer } => self.deliver(id, answer),
             Received::Request { id, method, params } => {
-                let asked = match &self.questions {
-                    Some(questions) if method == elicitation::METHOD && self.has_calls() => {
-                        questions.try_send((id.clone(), params)).is_ok()
+                let answer = match &self.questions {
+                    Some(questions) if method == elicitation::METHOD && questions.are_open() => {
+                        questions.add(id, params).err()
                     }
-                    _ => false,
+                    _ => Some(message::response(&id, &method)),
                 };
-                if !asked {
+                if let Some(answer) = answer {
                     // A server that does not read gets no answers.
-                    let _ = outbox.try_send(message::response(&id, &method));
+                    let _ = outbox.try_send(answer);
                 }
                 false
             }

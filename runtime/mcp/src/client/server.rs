@@ -14,7 +14,7 @@ use toolcell_core::tool::CallObserver;
 use toolcell_core::{Secrets, Tool, ToolError, ToolSpec};
 
 use super::definition::{self, Definition, LeftOut};
-use super::elicitation::{Asking, Elicitor};
+use super::elicitation::{Asking, Elicitor, Stopwatch};
 use super::error::ServerError;
 use super::http::{Endpoint, Remote};
 use super::link::Link;
@@ -107,6 +107,8 @@ pub struct StartError {
 /// A server. Dropping it ends its process group.
 pub struct McpServer {
     pub(super) options: Options,
+    /// Asks the user; `None` if no user can be asked.
+    pub(super) asking: Option<Arc<Asking>>,
     identity: Identity,
     connect: Box<Connect>,
     definitions: Vec<Definition>,
@@ -171,7 +173,10 @@ impl McpServer {
         options: Options,
         identity: Identity,
     ) -> Result<Arc<Self>, StartError> {
+        let Options { name, redactor, .. } = &options;
+        let asking = (options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
         let mut server = Self {
+            asking: asking.map(Arc::new),
             options,
             identity,
             connect,
@@ -256,8 +261,7 @@ impl McpServer {
             error,
             output: String::new(),
         })?;
-        let Options { name, redactor, .. } = &self.options;
-        let asking = (self.options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
+        let (asking, redactor) = (self.asking.clone(), &self.options.redactor);
         let (link, process) = match connection {
             Connection::Streams(streams) => {
                 let link = Link::start(streams.input, streams.output, asking, redactor.clone());
@@ -289,12 +293,12 @@ impl McpServer {
         limit: Duration,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Value, ToolError> {
-        let deadline = Instant::now() + limit;
+        let stopwatch = Stopwatch::start(self.asking.clone());
         let name = &self.options.name;
         let too_late = |_| ToolError::Unavailable {
             message: format!("the MCP server `{name}` was not ready in time; nothing was called"),
         };
-        let left = || deadline.saturating_duration_since(Instant::now());
+        let left = || limit.saturating_sub(stopwatch.elapsed());
         let ready = async || {
             let ready = tokio::time::timeout(left(), self.live(definition));
             ready.await.map_err(too_late)?

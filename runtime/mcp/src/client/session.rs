@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 
 use super::definition::Definition;
-use super::elicitation::{self, MAX_ELICITATIONS};
+use super::elicitation::{self, MAX_ELICITATIONS, RunningCall, TOO_MANY};
 use super::error::ServerError;
 use super::http;
 use super::link::{Ask, Link};
@@ -22,6 +22,12 @@ pub const MAX_PAGES: usize = 32;
 /// Maximum part of the time for a start in which a server can answer `server/discover`. Servers of older versions answer it
 /// with an error at once, and some of them not at all.
 const DISCOVER_SHARE: u32 = 3;
+
+/// Maximum number of times that a request is repeated because the server requires input: as many as questions.
+pub const MAX_ROUNDS: u32 = MAX_ELICITATIONS;
+
+/// Pause before a request is repeated without new input. It grows by itself with each round.
+const ROUND_PAUSE: Duration = Duration::from_millis(100);
 
 /// Session with a server over one connection.
 pub(super) struct Session {
@@ -210,24 +216,35 @@ impl Session {
             headers,
         } = ask;
         self.add_meta(&mut params);
-        let mut spent = Duration::ZERO;
-        for _ in 0..=MAX_ELICITATIONS {
-            let begun = Instant::now();
+        let stopwatch = self.link.stopwatch();
+        let asking = self.link.asking.as_ref().filter(|_| observer.is_some());
+        let call = asking.map(|asking| asking.begin_call());
+        let mut questions = 0;
+        let mut more = Map::new();
+        for round in 0..=MAX_ROUNDS {
+            // Nothing of an earlier round is sent again.
+            let mut params = params.clone();
+            if let Value::Object(params) = &mut params {
+                params.extend(more);
+            }
             let ask = Ask {
                 method,
-                params: params.clone(),
-                limit: limit.saturating_sub(spent),
+                params,
+                limit: limit.saturating_sub(stopwatch.elapsed()),
                 observer: observer.clone(),
                 headers: headers.clone(),
             };
             let mut result = self.link.request(ask).await?;
-            spent += begun.elapsed();
             match result["resultType"].as_str() {
                 None | Some("complete") => return Ok(result),
+                Some("input_required") if round == MAX_ROUNDS => break,
                 Some("input_required") => {
-                    params["inputResponses"] = self.input(method, &mut result).await?;
-                    if let Some(state) = result.get_mut("requestState") {
-                        params["requestState"] = state.take();
+                    more = self
+                        .input(method, &mut result, call.as_ref(), &mut questions)
+                        .await?;
+                    if !more.contains_key("inputResponses") {
+                        let left = limit.saturating_sub(stopwatch.elapsed());
+                        tokio::time::sleep(left.min(ROUND_PAUSE * (round + 1))).await;
                     }
                 }
                 Some(other) => {
@@ -236,19 +253,42 @@ impl Session {
                 }
             }
         }
-        Err(ServerError::invalid(method, "asks for input again and again"))
+        Err(ServerError::invalid(method, "requires input again and again"))
     }
 
-    /// Answers of the user to what a server wants to know before it answers.
-    async fn input(&self, method: &'static str, result: &mut Value) -> Result<Value, ServerError> {
+    /// Parameters with which a request is repeated: the state that the server wants back, and the answers of the user to its
+    /// questions. `count` counts those of the call.
+    async fn input(
+        &self,
+        method: &'static str,
+        result: &mut Value,
+        call: Option<&RunningCall>,
+        count: &mut u32,
+    ) -> Result<Map<String, Value>, ServerError> {
         let refused = |reason: String| Err(ServerError::invalid(method, reason));
-        let Some(asking) = &self.link.asking else {
-            return refused("asks for input, which this client does not give".into());
+        let mut more = Map::new();
+        if let Some(state) = result.get_mut("requestState").map(Value::take)
+            && !state.is_null()
+        {
+            more.insert("requestState".into(), state);
+        }
+        let requests = match result.get_mut("inputRequests").map(Value::take) {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(requests)) => requests,
+            Some(_) => return refused("requires input, and its `inputRequests` are not an object".into()),
         };
-        let Some(Value::Object(requests)) = result.get_mut("inputRequests").map(Value::take) else {
-            return refused("asks for input, but not for which".into());
+        if requests.is_empty() {
+            return match more.is_empty() {
+                true => refused("requires input, but `inputRequests` and `requestState` are missing".into()),
+                // The server wants no more than the request again, such as one that has too much to do.
+                false => Ok(more),
+            };
+        }
+        let Some(call) = call else {
+            return refused("requires input, which this client does not give".into());
         };
-        let mut answers = Map::new();
+        // The user is asked nothing if one of the questions is refused.
+        let mut questions = Vec::new();
         for (name, mut request) in requests {
             let wanted = request["method"].as_str().unwrap_or_default();
             if wanted != elicitation::METHOD {
@@ -258,12 +298,27 @@ impl Session {
                 Value::Object(params) => params,
                 _ => Map::new(),
             };
-            match asking.ask(params).await {
-                Ok(answer) => _ = answers.insert(name, answer.result()),
-                Err(why) => return refused(format!("asks for input, and {why}")),
+            *count += 1;
+            let question = match *count > MAX_ELICITATIONS {
+                true => Err(TOO_MANY),
+                false => call.asking().read(params),
+            };
+            match question {
+                Ok(question) => questions.push((name, question)),
+                Err(why) => return refused(format!("requires input, and {why}")),
             }
         }
-        Ok(Value::Object(answers))
+        let mut answers = Map::new();
+        for (name, question) in questions {
+            let answer = tokio::select! {
+                biased;
+                ended = self.link.ended() => return Err(ended),
+                answer = call.asking().ask(question) => answer,
+            };
+            answers.insert(name, answer.result());
+        }
+        more.insert("inputResponses".into(), Value::Object(answers));
+        Ok(more)
     }
 }
 

@@ -145,7 +145,10 @@ async fn errors_of_the_protocol_are_errors_of_the_call() {
     let scripted = Scripted::calls(move |_, message| match codes.fetch_add(1, Ordering::SeqCst) {
         0 => vec![error(message, -32602, "no `n`")],
         1 => vec![error(message, -32603, "out of luck")],
-        2 => vec![result(message, json!({"resultType": "input_required"}))],
+        2 => vec![result(
+            message,
+            json!({"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create"}}}),
+        )],
         3 => vec![result(message, json!({"resultType": "task"}))],
         _ => vec![result(message, json!("text"))],
     });
@@ -153,7 +156,7 @@ async fn errors_of_the_protocol_are_errors_of_the_call() {
     assert_eq!(fail(&server).await, ToolError::invalid("no `n`"));
     for why in [
         "answered with the error -32603: out of luck",
-        "asks for input, which this client does not give",
+        "requires input, which this client does not give",
         "has the unknown type `task`",
     ] {
         let error = fail(&server).await;
