@@ -80,7 +80,7 @@ pub enum ServerError {
     /// The server over HTTP sent the client to another address.
     #[error("the server answered with the status {0}, a redirect, which is not followed")]
     Redirected(u16),
-    /// The server over HTTP wants credentials, or other ones.
+    /// The server over HTTP requires credentials, or does not accept these.
     #[error("the server refused the request without a valid authorization (status 401)")]
     Unauthorized,
     /// The server over HTTP does not know its session any more.
@@ -193,8 +193,18 @@ impl ServerError {
                     "the MCP server `{server}` answered with the status {status}; whether the call had an effect is unknown"
                 ),
             },
-            Self::Redirected(_) | Self::Unauthorized | Self::SessionLost => ToolError::Unavailable {
-                message: format!("the MCP server `{server}` refused the request; nothing was called"),
+            Self::Redirected(status) => ToolError::Unavailable {
+                message: format!(
+                    "the MCP server `{server}` answered with the status {status}, a redirect, which is not followed; nothing was called"
+                ),
+            },
+            Self::Unauthorized => ToolError::Unavailable {
+                message: format!(
+                    "the MCP server `{server}` refused the request without a valid authorization (status 401); nothing was called"
+                ),
+            },
+            Self::SessionLost => ToolError::Unavailable {
+                message: format!("the MCP server `{server}` ended the session again; nothing was called"),
             },
         }
     }

@@ -3,7 +3,9 @@
 //! Every request has a time limit and ends by itself. Answers that come late, twice or with an unknown identifier are
 //! counted and dropped; beyond [`MAX_UNASKED`](super::MAX_UNASKED) of them and other unasked messages the connection is closed.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+mod listening;
+
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use tokio::task::JoinSet;
 use toolcell_core::Redactor;
 use toolcell_core::tool::CallObserver;
 
+use self::listening::Listening;
 use super::elicitation::{self, Asking, Questions, Stopwatch};
 use super::error::ServerError;
 use super::http::{Endpoint, Outgoing, POST_TIME};
@@ -44,7 +47,6 @@ pub(super) struct Link {
     http: Option<Arc<Endpoint>>,
     /// Asks the user; `None` if no user can be asked.
     pub(super) asking: Option<Arc<Asking>>,
-    last_id: AtomicI64,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -104,10 +106,7 @@ impl Link {
         redactor: Redactor,
     ) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (outbox, unwritten) = mpsc::channel(MAX_UNWRITTEN);
-        let mut shared = Shared {
-            redactor,
-            ..Shared::default()
-        };
+        let mut shared = Shared::new(redactor);
         let mut tasks = JoinSet::new();
         let questions = asking.clone().map(Questions::new);
         let waiting = questions.map(|(questions, waiting)| {
@@ -128,7 +127,6 @@ impl Link {
             outbox,
             http,
             asking,
-            last_id: AtomicI64::new(0),
             tasks: Mutex::new(tasks),
         };
         (link, unwritten)
@@ -143,7 +141,7 @@ impl Link {
             observer,
             headers,
         } = ask;
-        let id = self.next_id();
+        let id = self.shared.next_id();
         if observer.is_some() {
             params["_meta"]["progressToken"] = id.into();
         }
@@ -198,7 +196,10 @@ impl Link {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(ServerError::Ended { status: None }),
             Err(Elapsed) => {
-                if self.shared.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNANSWERED {
+                // Over HTTP each request is an exchange of its own: one that hangs says nothing of the others.
+                if self.http.is_none()
+                    && self.shared.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNANSWERED
+                {
                     self.close(ServerError::Ended { status: None });
                 }
                 Err(ServerError::Timeout {
@@ -234,10 +235,6 @@ impl Link {
         self.end().unwrap_or(ServerError::Ended { status: None })
     }
 
-    fn next_id(&self) -> i64 {
-        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
     /// Sends a notification, unless the server reads too slowly.
     pub(super) fn notify(&self, method: &str, params: &Value) {
         let _ = self.outbox.try_send(message::notification(method, params));
@@ -262,61 +259,35 @@ impl Link {
     }
 
     /// Reads what belongs to no request, where a version has it: over HTTP from a stream of its own. `subscription` are the
-    /// parameters of a request for it, in versions without sessions.
-    pub(super) fn listen(&self, subscription: Option<Value>) {
-        const METHOD: &str = "subscriptions/listen";
-        let (id, body) = match &subscription {
-            Some(params) => {
-                let id = self.next_id();
-                (id, Some(message::request(id, METHOD, params)))
-            }
-            None => (0, None),
+    /// parameters of a request for it, in versions without sessions. `tells_changes` is true if the server says that it tells
+    /// changes of its tools.
+    pub(super) fn listen(&self, subscription: Option<Value>, tells_changes: bool) {
+        let listening = Listening {
+            shared: self.shared.clone(),
+            outbox: self.outbox.clone(),
+            subscription,
+            tells_changes,
         };
-        let Some(http) = self.http.clone() else {
-            // Nobody waits for its answer, which is the end of the subscription.
-            if let Some(body) = body {
-                let _ = self.outbox.try_send(body);
-            }
-            return;
-        };
-        let (shared, outbox) = (self.shared.clone(), self.outbox.clone());
-        let listening = async move {
-            let receive = |received| shared.receive(received, &outbox);
+        let http = self.http.clone();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn(async move {
+            let closed = listening.shared.closed.clone();
             let listened = async {
-                match (body, &subscription) {
-                    (Some(body), Some(params)) => {
-                        let outgoing = Outgoing {
-                            id,
-                            method: METHOD,
-                            params,
-                            headers: HeaderMap::new(),
-                            body,
-                        };
-                        http.request(outgoing, &receive).await
-                    }
-                    _ => http.follow(&receive).await,
+                match http {
+                    Some(http) => listening.over_http(&http).await,
+                    None => listening.on_stream().await,
                 }
             };
-            let listened = tokio::select! {
-                listened = listened => listened,
-                () = shared.closed.cancelled() => return,
-            };
-            match listened {
-                Err(ServerError::Flood) => shared.close(ServerError::Flood),
-                // A change from now on would not be told.
-                _ if subscription.is_some() => shared.is_stale.store(true, Ordering::Relaxed),
-                _ => {}
+            tokio::select! {
+                () = listened => {}
+                () = closed.cancelled() => {}
             }
-        };
-        self.tasks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .spawn(listening);
+        });
     }
 
     /// Removes the secrets that the server got from what it sends.
     pub(super) fn redactor(&self) -> &Redactor {
-        &self.shared.redactor
+        self.shared.redactor()
     }
 
     /// True if the server has plain endpoints instead of the protocol.
@@ -353,7 +324,7 @@ impl Link {
 
     /// Marks the lists of the server as changed.
     pub(super) fn set_stale(&self) {
-        self.shared.is_stale.store(true, Ordering::Relaxed);
+        self.shared.set_stale();
     }
 }
 
@@ -367,7 +338,11 @@ impl Drop for Forget<'_> {
     fn drop(&mut self) {
         let waiting = self.link.shared.lock().waiting.remove(&self.id);
         // Without a session, the end of the answer is the cancellation.
-        let is_told = self.link.http.as_ref().is_none_or(|http| !http.cancels_by_closing());
+        let is_told = self
+            .link
+            .http
+            .as_ref()
+            .is_none_or(|http| !http.cancels_by_closing());
         // Requests of the handshake cannot be cancelled.
         if is_told
             && waiting.is_some_and(|waiting| !matches!(waiting.method, "initialize" | "server/discover"))

@@ -10,6 +10,7 @@
 //! | its process and the group of it | `process` |
 //! | requests over HTTP, sessions, events | `http` |
 //! | one connection: requests, answers, and what nobody asked for | `link`, `pending`, `message` |
+//! | messages between the requests, over HTTP from streams of their own | `link/listening` |
 //! | negotiation of the version, lists of tools | `session` |
 //! | definitions and results in our form | `definition`, `content` |
 //! | resources and prompts, as tools | `resources` |
@@ -46,5 +47,5 @@ pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
 pub use pending::MAX_UNASKED;
 pub use process::{Launch, MAX_OUTPUT_TAIL, end_all_processes};
 pub use resources::{MAX_ENTRIES, PromptInfo};
-pub use server::{MAX_RESTART_DELAY, McpServer, Options, RESTART_DELAY, StartError};
+pub use server::{MAX_RESTART_DELAY, MAX_TIMEOUT, McpServer, Options, RESTART_DELAY, StartError};
 pub use session::{MAX_PAGES, MAX_ROUNDS};

@@ -1,7 +1,7 @@
 //! Requests of one connection that wait for their answers, and what the server sends without being asked.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
@@ -26,11 +26,14 @@ const MAX_PROGRESS_TEXT: usize = 1 << 10;
 #[derive(Default)]
 pub(super) struct Shared {
     /// Removes the secrets that the server got from what it sends.
-    pub(super) redactor: Redactor,
+    redactor: Redactor,
     pub(super) state: Mutex<State>,
     pub(super) closed: CancellationToken,
     /// True once a list of the server changed, until it is read again.
     pub(super) is_stale: AtomicBool,
+    last_id: AtomicI64,
+    /// Request for changes of the lists on a stream, and its end; an answer ends it.
+    subscription: Mutex<Option<(i64, CancellationToken)>>,
     /// Requests that ran out of time since the last message.
     pub(super) unanswered: AtomicU32,
     /// Questions to the user that wait; `None` if no user can be asked.
@@ -52,6 +55,28 @@ pub(super) struct Waiting {
 }
 
 impl Shared {
+    pub(super) fn new(redactor: Redactor) -> Self {
+        Self {
+            redactor,
+            ..Self::default()
+        }
+    }
+
+    /// Removes the secrets that the server got from what it sends.
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Returns the identifier of another request.
+    pub(super) fn next_id(&self) -> i64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Marks the lists of the server as changed.
+    pub(super) fn set_stale(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,6 +141,14 @@ impl Shared {
         state.unasked <= MAX_UNASKED
     }
 
+    /// Returns the end of a subscription, for which no request waits.
+    pub(super) fn end_of_subscription(&self, id: i64) -> CancellationToken {
+        let end = CancellationToken::new();
+        let mut subscription = self.subscription.lock().unwrap_or_else(PoisonError::into_inner);
+        *subscription = Some((id, end.clone()));
+        end
+    }
+
     /// Delivers an answer. Returns `false` if no request waits for it.
     fn deliver(&self, id: i64, answer: Answer) -> bool {
         let mut state = self.lock();
@@ -123,6 +156,11 @@ impl Shared {
             method, answer: to, ..
         }) = state.waiting.remove(&id)
         else {
+            drop(state);
+            let subscription = self.subscription.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, end)) = subscription.as_ref().filter(|(subscribed, _)| *subscribed == id) {
+                end.cancel();
+            }
             return false;
         };
         state.unasked = 0;
@@ -157,7 +195,7 @@ impl Shared {
 
     fn notified(&self, method: &str, params: &Map<String, Value>) {
         match method {
-            "notifications/tools/list_changed" => self.is_stale.store(true, Ordering::Relaxed),
+            "notifications/tools/list_changed" => self.set_stale(),
             "notifications/progress" => self.progressed(params),
             "notifications/message" => {
                 let text = params.get("data").map(Value::to_string).unwrap_or_default();

@@ -33,6 +33,9 @@ pub const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 /// Maximum pause that a call waits for; before a longer one it fails at once.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
+/// Maximum time for a start or a call. A longer one counts as this.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -42,9 +45,9 @@ pub struct Options {
     pub only: Option<Vec<String>>,
     /// Names of its tools that are not offered, as the server calls them.
     pub except: Vec<String>,
-    /// Time in which it starts and lists its tools.
+    /// Time in which it starts and lists its tools, at most [`MAX_TIMEOUT`].
     pub start_timeout: Duration,
-    /// Time limit of a call.
+    /// Time limit of a call, at most [`MAX_TIMEOUT`].
     pub call_timeout: Duration,
     /// True if its annotations are taken as hints.
     pub trusts_annotations: bool,
@@ -170,9 +173,11 @@ impl McpServer {
 
     pub(super) async fn connect(
         connect: Box<Connect>,
-        options: Options,
+        mut options: Options,
         identity: Identity,
     ) -> Result<Arc<Self>, StartError> {
+        options.start_timeout = options.start_timeout.min(MAX_TIMEOUT);
+        options.call_timeout = options.call_timeout.min(MAX_TIMEOUT);
         let Options { name, redactor, .. } = &options;
         let asking = (options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
         let mut server = Self {

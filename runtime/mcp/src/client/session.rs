@@ -74,7 +74,7 @@ impl Session {
                     if session.capabilities["tools"]["listChanged"] == true {
                         let mut params = json!({ "notifications": { "toolsListChanged": true } });
                         session.add_meta(&mut params);
-                        session.link.listen(Some(params));
+                        session.link.listen(Some(params), true);
                     }
                     return Ok(session);
                 }
@@ -106,7 +106,8 @@ impl Session {
             .link
             .notify_first("notifications/initialized", &json!({}), left)
             .await;
-        session.link.listen(None);
+        let tells_changes = session.capabilities["tools"]["listChanged"] == true;
+        session.link.listen(None, tells_changes);
         Ok(session)
     }
 

@@ -140,6 +140,18 @@ async fn receipt_names_the_server_and_has_time_and_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn time_limits_can_be_as_long_as_wanted() {
+    let options = Options {
+        start_timeout: Duration::MAX,
+        call_timeout: Duration::MAX,
+        ..Options::new("srv")
+    };
+    let scripted = Scripted::calls(|_, message| vec![text(message, "done")]);
+    let server = scripted.start_with(options).await.unwrap();
+    assert_eq!(said(&call(&server).await), "done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_of_the_protocol_are_errors_of_the_call() {
     let codes = AtomicUsize::new(0);
     let scripted = Scripted::calls(move |_, message| match codes.fetch_add(1, Ordering::SeqCst) {

@@ -51,7 +51,7 @@ async fn answer_that_cannot_be_used_fails_its_own_call() {
         (
             "redirect",
             |_| response(302, "location: http://169.254.169.254/latest/meta-data\r\n", ""),
-            "refused the request; nothing was called",
+            "the status 302, a redirect, which is not followed; nothing was called",
         ),
         (
             "compressed",
@@ -227,7 +227,7 @@ async fn refusal_tells_what_the_server_said() {
             "the error -32601: no tools",
         ),
         (403, "<html>", "the status 403"),
-        (401, "", "refused the request; nothing was called"),
+        (401, "", "without a valid authorization (status 401); nothing was called"),
     ] {
         let scripted = Scripted::calls(move |_| response(status, "", body)).await;
         let server = scripted.start().await;

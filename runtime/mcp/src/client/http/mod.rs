@@ -6,6 +6,7 @@
 
 mod address;
 mod events;
+mod follow;
 #[cfg(test)]
 mod hostile;
 mod plain;
@@ -30,6 +31,7 @@ use crate::version::Version;
 
 pub(super) use address::{check_parameters, parameters};
 pub use address::{Remote, RemoteError, check_header_name, check_url};
+pub(super) use follow::ListenPause;
 
 /// Maximum size of all events of one stream, in bytes: some messages of the maximum size. A stream that never ends is cut
 /// there.
@@ -48,14 +50,14 @@ const RETRY: Duration = Duration::from_secs(1);
 const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Maximum pause before the stream for messages that belong to no request is opened again.
-const MAX_LISTEN_PAUSE: Duration = Duration::from_secs(60);
-
 /// Time for a message that has no answer, such as a notification.
 pub(super) const POST_TIME: Duration = Duration::from_secs(10);
 
 /// Time in which a session is ended.
 const END_TIME: Duration = Duration::from_secs(2);
+
+/// Method of HTTP that opens a stream of messages.
+const LISTEN: &str = "GET";
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -208,37 +210,6 @@ impl Endpoint {
         self.send(request, method).await.map(drop)
     }
 
-    /// Reads messages that belong to no request, for as long as the server sends them. Returns if it has no such stream.
-    pub(super) async fn follow(&self, receive: &Receive<'_>) -> Result<(), ServerError> {
-        let mut pause = RETRY;
-        let mut last = None;
-        loop {
-            let mut response = match self.listen(last.as_deref()).await {
-                Ok(response) => response,
-                Err(ServerError::Unreachable(_) | ServerError::Cut) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(MAX_LISTEN_PAUSE);
-                    continue;
-                }
-                Err(_) => return Ok(()),
-            };
-            let mut events = Events::default();
-            // An answer has no place here.
-            let receive = |received| match received {
-                Received::Answer { .. } => receive(Received::Nonsense).map(|()| false),
-                other => receive(other).map(|()| false),
-            };
-            let mut size = 0;
-            let read = read_events(&mut response, &mut events, &mut size, "", &receive).await;
-            if let Err(error @ ServerError::Flood) = read {
-                return Err(error);
-            }
-            last = events.last_id.or(last);
-            tokio::time::sleep(events.retry.unwrap_or(pause).clamp(MIN_RETRY, MAX_RETRY)).await;
-            pause = (pause * 2).min(MAX_LISTEN_PAUSE);
-        }
-    }
-
     /// Ends the session at the server, if there is one.
     pub(super) async fn end(&self) {
         let has_session = {
@@ -254,17 +225,16 @@ impl Endpoint {
 
     /// Opens a stream of events, from the event after `last`.
     async fn listen(&self, last: Option<&str>) -> Result<Response, ServerError> {
-        const METHOD: &str = "GET";
         let mut request = self
             .with_session(self.client.get(self.remote.url()))
             .header(ACCEPT, "text/event-stream");
         if let Some(last) = last {
             request = request.header(LAST_EVENT, last);
         }
-        let response = self.send(request, METHOD).await?;
-        match form(&response, METHOD)? {
+        let response = self.send(request, LISTEN).await?;
+        match form(&response, LISTEN)? {
             Form::Events => Ok(response),
-            Form::Json => Err(ServerError::invalid(METHOD, "is not a stream of events")),
+            Form::Json => Err(ServerError::invalid(LISTEN, "is not a stream of events")),
         }
     }
 
@@ -344,6 +314,13 @@ impl Endpoint {
         }
         if self.is_plain() && matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
             // There is no such endpoint, whatever the body says.
+            return Err(ServerError::Status {
+                method: method.to_owned(),
+                status: status.as_u16(),
+            });
+        }
+        if method == LISTEN && !(status == StatusCode::NOT_FOUND && has_session) {
+            // The status tells whether it can be opened later.
             return Err(ServerError::Status {
                 method: method.to_owned(),
                 status: status.as_u16(),

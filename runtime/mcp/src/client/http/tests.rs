@@ -1,5 +1,7 @@
 //! Servers over HTTP that behave well: versions, sessions, streams, cancellation.
 
+mod changes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -173,7 +175,7 @@ async fn lost_session_is_opened_again_once() {
             _ => {
                 let error = called.into_result().unwrap_err().to_string();
                 assert!(
-                    error.contains("refused the request; nothing was called"),
+                    error.contains("ended the session again; nothing was called"),
                     "{error}"
                 );
             }
@@ -291,53 +293,4 @@ async fn requests_of_a_server_over_http_are_refused() {
         (&refused["id"], &refused["error"]["code"]),
         (&json!("q"), &json!(-32601))
     );
-}
-
-#[tokio::test]
-async fn changed_list_is_told_on_a_stream_of_its_own() {
-    const CHANGED: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}";
-    for is_stateless in [false, true] {
-        let lists = AtomicUsize::new(0);
-        let scripted = Scripted::new(move |seen| match (seen.does(), is_stateless) {
-            ("server/discover", true) => result(
-                seen,
-                json!({
-                    "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
-                }),
-            ),
-            ("GET" | "subscriptions/listen", _) => {
-                let changed = format!("data: {CHANGED}\n\n").into_bytes();
-                vec![events(), Does::Write(changed), Does::Hang]
-            }
-            ("tools/list", _) => {
-                let description = format!("Version {}.", lists.fetch_add(1, Ordering::SeqCst));
-                let tool =
-                    json!({"name": "t", "description": description, "inputSchema": {"type": "object"}});
-                result(seen, json!({ "tools": [tool] }))
-            }
-            ("tools/call", _) => result(seen, said("done")),
-            _ => polite(seen),
-        })
-        .await;
-        let server = scripted.start().await;
-        let stream = if is_stateless {
-            "subscriptions/listen"
-        } else {
-            "GET"
-        };
-        scripted.wait_for(stream, 1, |_| true).await;
-        let begun = std::time::Instant::now();
-        while call(&server).await.error.is_none() {
-            assert!(begun.elapsed().as_secs() < 60);
-        }
-        assert_eq!(fail(&server).await.kind(), "denied");
-        if is_stateless {
-            let asked = &scripted.seen(stream)[0];
-            assert_eq!(asked.body["params"]["notifications"]["toolsListChanged"], true);
-            assert_eq!(asked.header("mcp-method"), Some(stream));
-        }
-        server.stop().await;
-        drop(server);
-        scripted.wait_for(stream, 1, |seen| seen.is_cut).await;
-    }
 }
