@@ -290,6 +290,11 @@ impl Link {
         self.shared.redactor()
     }
 
+    /// True if the server is reached over HTTP.
+    pub(super) fn is_http(&self) -> bool {
+        self.http.is_some()
+    }
+
     /// True if the server has plain endpoints instead of the protocol.
     pub(super) fn is_plain(&self) -> bool {
         self.http.as_ref().is_some_and(|http| http.is_plain())

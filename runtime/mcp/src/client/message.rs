@@ -9,6 +9,9 @@ use crate::message::RequestId;
 /// Maximum nesting of a message: a structured result of the depth of arguments, inside of the result of a response.
 const MAX_DEPTH: usize = MAX_ARGUMENT_DEPTH + 3;
 
+/// Maximum size of the identifier of a request of a server, in bytes. It is kept until the request is answered.
+pub const MAX_REQUEST_ID: usize = 1 << 10;
+
 /// A message of a server.
 #[derive(Debug, PartialEq)]
 pub(super) enum Received {
@@ -125,6 +128,7 @@ fn of_object(mut object: Map<String, Value>) -> Received {
         _ => Map::new(),
     };
     match (id, method) {
+        (Some(RequestId::Text(id)), Some(_)) if id.len() > MAX_REQUEST_ID => Received::Nonsense,
         (Some(id), Some(method)) => Received::Request {
             id,
             method,
@@ -248,6 +252,13 @@ mod tests {
             assert_eq!(parsed(line), expected, "{line}");
         }
         assert_eq!(parse(b"{\"id\":1,\"result\":\"\xff\"}"), Received::Nonsense);
+    }
+
+    #[test]
+    fn identifier_of_a_request_has_a_limited_size() {
+        let of = |size: usize| parsed(&json!({"id": "x".repeat(size), "method": "ping"}).to_string());
+        assert!(matches!(of(MAX_REQUEST_ID), Received::Request { .. }));
+        assert_eq!(of(MAX_REQUEST_ID + 1), Received::Nonsense);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{Redactor, Tool, ToolError};
 
@@ -18,6 +17,9 @@ use super::tool::ServerTool;
 
 /// Maximum number of entries that a list shows.
 pub const MAX_ENTRIES: usize = 1_000;
+
+/// Maximum size of a list that is shown, in bytes: some hundred tokens for each of the entries.
+pub const MAX_LIST_BYTES: usize = 1 << 20;
 
 /// Request that a tool makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +74,10 @@ impl McpServer {
 
     /// Returns the tool of one kind, as another one.
     fn looking(self: &Arc<Self>, kind: Kind, as_kind: Kind) -> Option<Arc<dyn Tool>> {
-        let definition = self.definitions().iter().find(|definition| definition.kind == kind)?;
+        let definition = self
+            .definitions()
+            .iter()
+            .find(|definition| definition.kind == kind)?;
         let definition = Definition {
             kind: as_kind,
             ..definition.clone()
@@ -90,11 +95,15 @@ impl McpServer {
             return Ok(Vec::new());
         };
         let limit = self.options.call_timeout;
-        let listed = self.list_prompts(definition, limit).await?;
-        let mut listed = listed.map_err(|error| self.told(error))?;
-        listed.truncate(MAX_ENTRIES);
-        let prompts = (listed.iter()).filter_map(|entry| PromptInfo::of(entry, &self.options.redactor));
-        Ok(prompts.collect())
+        let mut prompts = Vec::new();
+        let mut add = |entry: Value| {
+            if prompts.len() < MAX_ENTRIES {
+                prompts.extend(PromptInfo::of(&entry, &self.options.redactor));
+            }
+            Ok(())
+        };
+        self.list_prompts(definition, limit, &mut add).await?;
+        Ok(prompts)
     }
 }
 
@@ -175,16 +184,26 @@ impl Session {
     ) -> Result<Value, ServerError> {
         let (method, key) = match kind {
             Kind::ListResources => {
-                let deadline = Instant::now() + limit;
-                let mut entries = self.list("resources/list", "resources", limit).await?;
-                let left = deadline.saturating_duration_since(Instant::now());
-                let templates = self.list("resources/templates/list", "resourceTemplates", left);
-                entries.extend(templates.await?);
-                return Ok(listed(&entries, self.link.redactor()));
+                let stopwatch = self.link.stopwatch();
+                let mut lines = Lines::new(self.link.redactor());
+                let mut add = |entry: Value| {
+                    lines.add(&entry);
+                    Ok(())
+                };
+                self.list("resources/list", "resources", limit, &mut add).await?;
+                let left = limit.saturating_sub(stopwatch.elapsed());
+                let templates = self.list("resources/templates/list", "resourceTemplates", left, &mut add);
+                templates.await?;
+                return Ok(lines.finish());
             }
             Kind::ListPrompts => {
-                let entries = self.list("prompts/list", "prompts", limit).await?;
-                return Ok(listed(&entries, self.link.redactor()));
+                let mut lines = Lines::new(self.link.redactor());
+                let mut add = |entry: Value| {
+                    lines.add(&entry);
+                    Ok(())
+                };
+                self.list("prompts/list", "prompts", limit, &mut add).await?;
+                return Ok(lines.finish());
             }
             Kind::ReadResource => ("resources/read", "contents"),
             Kind::GetPrompt | Kind::UsePrompt | Kind::Call => ("prompts/get", "messages"),
@@ -209,17 +228,46 @@ impl Session {
     }
 }
 
-/// Entries of a list, one in each line.
-fn listed(entries: &[Value], redactor: &Redactor) -> Value {
-    let shown = entries.iter().take(MAX_ENTRIES);
-    let mut lines: Vec<String> = shown.map(|entry| line(entry, redactor)).collect();
-    if entries.len() > MAX_ENTRIES {
-        lines.push(format!("[{} more entries left out]", entries.len() - MAX_ENTRIES));
+/// Entries of a list, one in each line. Those beyond [`MAX_ENTRIES`] or [`MAX_LIST_BYTES`] are counted.
+struct Lines<'a> {
+    redactor: &'a Redactor,
+    lines: Vec<String>,
+    bytes: usize,
+    left_out: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(redactor: &'a Redactor) -> Self {
+        Self {
+            redactor,
+            lines: Vec::new(),
+            bytes: 0,
+            left_out: 0,
+        }
     }
-    if lines.is_empty() {
-        lines.push("[the list is empty]".into());
+
+    fn add(&mut self, entry: &Value) {
+        let line = (self.lines.len() < MAX_ENTRIES).then(|| line(entry, self.redactor));
+        match line.filter(|line| self.bytes + line.len() <= MAX_LIST_BYTES) {
+            Some(line) => {
+                self.bytes += line.len();
+                self.lines.push(line);
+            }
+            None => self.left_out += 1,
+        }
     }
-    json!({ "content": [{ "type": "text", "text": lines.join("\n") }] })
+
+    /// The lines as the result of a call.
+    fn finish(mut self) -> Value {
+        if self.left_out > 0 {
+            self.lines
+                .push(format!("[{} more entries left out]", self.left_out));
+        }
+        if self.lines.is_empty() {
+            self.lines.push("[the list is empty]".into());
+        }
+        json!({ "content": [{ "type": "text", "text": self.lines.join("\n") }] })
+    }
 }
 
 fn line(entry: &Value, redactor: &Redactor) -> String {
@@ -291,6 +339,35 @@ mod tests {
             )],
             _ => polite(message, &[]),
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn list_that_is_shown_has_a_limited_size() {
+        for (more, left_out) in [(0, false), (1, true)] {
+            let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
+                Some("initialize") => vec![result(
+                    message,
+                    json!({"protocolVersion": "2025-06-18", "capabilities": {"prompts": {}}}),
+                )],
+                // Two entries in two pages, which have this size together.
+                Some("prompts/list") => {
+                    let is_last = message["params"]["cursor"] == "2";
+                    let size = MAX_LIST_BYTES / 2 + usize::from(is_last) * more;
+                    let entry = json!({ "arguments": ["x".repeat(size - r#"{"arguments":[""]}"#.len())] });
+                    let next = (!is_last).then_some("2");
+                    vec![result(message, json!({ "prompts": [entry], "nextCursor": next }))]
+                }
+                _ => polite(message, &[]),
+            });
+            let server = scripted.start().await;
+            let listed = call_with(&server, "_list_prompts", json!({}), Arc::default()).await;
+            let Content::Text { text } = &listed.content[0] else {
+                panic!("{:?}", listed.error)
+            };
+            assert_eq!(text.ends_with("\n[1 more entries left out]"), left_out);
+            assert_eq!(text.lines().count(), 2);
+            assert!(text.len() <= MAX_LIST_BYTES + 40);
+        }
     }
 
     #[tokio::test(start_paused = true)]

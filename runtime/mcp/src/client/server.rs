@@ -13,7 +13,7 @@ use toolcell_core::redact::Redactor;
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{Secrets, Tool, ToolError, ToolSpec};
 
-use super::definition::{self, Definition, LeftOut};
+use super::definition::{Definition, LeftOut};
 use super::elicitation::{Asking, Elicitor, Stopwatch};
 use super::error::ServerError;
 use super::http::{Endpoint, Remote};
@@ -277,8 +277,7 @@ impl McpServer {
         let left = || deadline.saturating_duration_since(Instant::now());
         let opened = async {
             let session = Session::open(link, self.identity.clone(), left(), discover).await?;
-            let listed = session.tools(left()).await?;
-            let (definitions, left_out) = definition::read(listed, session.more_tools(), &self.options)?;
+            let (definitions, left_out) = session.tools(&self.options, left()).await?;
             Ok((session, definitions, left_out))
         };
         match opened.await {
@@ -334,14 +333,16 @@ impl McpServer {
         error.redacted(&self.options.redactor).of_call(&self.options.name)
     }
 
-    /// Lists the prompts, which belong to `definition`.
+    /// Lists the prompts, which belong to `definition`, and hands each to `add`.
     pub(super) async fn list_prompts(
         &self,
         definition: &Definition,
         limit: Duration,
-    ) -> Result<Result<Vec<Value>, ServerError>, ToolError> {
+        add: &mut (dyn FnMut(Value) -> Result<(), ServerError> + Send),
+    ) -> Result<(), ToolError> {
         let live = self.live(definition).await?;
-        Ok(live.session.list("prompts/list", "prompts", limit).await)
+        let listed = live.session.list("prompts/list", "prompts", limit, add).await;
+        listed.map_err(|error| self.told(error))
     }
 
     /// Returns the running server with the definitions of the start, started again if it ended.
@@ -400,8 +401,8 @@ impl McpServer {
     }
 
     async fn list(&self, live: &Live) -> Result<Vec<Definition>, ServerError> {
-        let listed = live.session.tools(self.options.start_timeout).await?;
-        Ok(definition::read(listed, live.session.more_tools(), &self.options)?.0)
+        let listed = live.session.tools(&self.options, self.options.start_timeout);
+        Ok(listed.await?.0)
     }
 
     /// Tools that are not defined as at the start.

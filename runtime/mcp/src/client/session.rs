@@ -7,12 +7,13 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 
-use super::definition::Definition;
+use super::definition::{Definition, LeftOut, Reader};
 use super::elicitation::{self, MAX_ELICITATIONS, RunningCall, TOO_MANY};
 use super::error::ServerError;
-use super::http;
 use super::link::{Ask, Link};
 use super::resources::{self, Kind};
+use super::server::Options;
+use crate::param_headers;
 use crate::server::Identity;
 use crate::version::Version;
 
@@ -116,43 +117,49 @@ impl Session {
         (!self.link.is_plain()).then_some(self.version)
     }
 
-    /// Lists all tools, as the server describes them.
-    pub(super) async fn tools(&self, limit: Duration) -> Result<Vec<Value>, ServerError> {
-        self.list("tools/list", "tools", limit).await
+    /// Lists all tools, and those for what the server has beside its own tools.
+    pub(super) async fn tools(
+        &self,
+        options: &Options,
+        limit: Duration,
+    ) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
+        let has_headers = self.link.is_http() && self.version.is_stateless();
+        let mut reader = Reader::new(options, has_headers);
+        let mut add = |tool| reader.add(Kind::Call, tool);
+        self.list("tools/list", "tools", limit, &mut add).await?;
+        for (kind, tool) in resources::tools(&self.capabilities) {
+            reader.add(kind, tool)?;
+        }
+        Ok(reader.finish())
     }
 
-    /// Tools for what the server has beside its own tools.
-    pub(super) fn more_tools(&self) -> Vec<(Kind, Value)> {
-        resources::tools(&self.capabilities)
-    }
-
-    /// Reads all pages of a list, whose entries are in the member `key`.
+    /// Reads all pages of a list, and hands each entry in the member `key` to `add`. No more than one page is kept.
     pub(super) async fn list(
         &self,
         method: &'static str,
         key: &str,
         limit: Duration,
-    ) -> Result<Vec<Value>, ServerError> {
-        let deadline = Instant::now() + limit;
-        let mut entries = Vec::new();
+        add: &mut (dyn FnMut(Value) -> Result<(), ServerError> + Send),
+    ) -> Result<(), ServerError> {
+        let stopwatch = self.link.stopwatch();
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let params = cursor
                 .as_ref()
                 .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = limit.saturating_sub(stopwatch.elapsed());
             let mut page = match self.ask(Ask::new(method, params, left)).await {
                 // A server without any need not know the method.
-                Err(ServerError::Answered { code: -32601, .. }) if cursor.is_none() => return Ok(entries),
+                Err(ServerError::Answered { code: -32601, .. }) if cursor.is_none() => return Ok(()),
                 page => page?,
             };
             match page.get_mut(key).map(Value::take) {
-                Some(Value::Array(listed)) => entries.extend(listed),
+                Some(Value::Array(listed)) => listed.into_iter().try_for_each(&mut *add)?,
                 _ => return Err(ServerError::invalid(method, format!("has no list of {key}"))),
             }
             cursor = page["nextCursor"].as_str().map(str::to_owned);
             if cursor.is_none() {
-                return Ok(entries);
+                return Ok(());
             }
         }
         Err(ServerError::invalid(
@@ -172,14 +179,11 @@ impl Session {
         if tool.kind != Kind::Call {
             return self.look(tool.kind, arguments, limit, observer).await;
         }
-        let headers = http::parameters(tool.spec.input.as_value(), &arguments);
+        let headers = param_headers::headers(&tool.headers, &arguments);
         let params = json!({ "name": tool.remote, "arguments": arguments });
         self.ask(Ask {
             observer: Some(observer),
-            headers: match self.version.is_stateless() {
-                true => headers,
-                false => Default::default(),
-            },
+            headers,
             ..Ask::new("tools/call", params, limit)
         })
         .await

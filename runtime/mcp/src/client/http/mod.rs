@@ -27,9 +27,9 @@ use self::events::Events;
 use super::error::ServerError;
 use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Received};
+use crate::param_headers::header_value;
 use crate::version::Version;
 
-pub(super) use address::{check_parameters, parameters};
 pub use address::{Remote, RemoteError, check_header_name, check_url};
 pub(super) use follow::ListenPause;
 
@@ -254,7 +254,7 @@ impl Endpoint {
                 };
                 params[key].as_str()
             });
-            if let Some(name) = name.and_then(address::header_value) {
+            if let Some(name) = name.and_then(header_value) {
                 request = request.header(NAME, name);
             }
         }

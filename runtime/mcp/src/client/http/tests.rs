@@ -13,7 +13,7 @@ use super::testing::{
     Does, JSON, Scripted, Seen, answer, event, events, polite, response, result, said, stateless,
 };
 use crate::client::server::Options;
-use crate::client::testing::{Seen as Observed, call, call_seen, fail};
+use crate::client::testing::{Seen as Observed, call, call_seen, call_with, fail};
 use crate::version::Version;
 
 pub(super) fn text(result: &toolcell_core::CallResult) -> &str {
@@ -70,6 +70,35 @@ async fn requests_without_session_state_all_in_headers() {
     server.stop().await;
     for method in ["initialize", "GET", "DELETE"] {
         assert_eq!(scripted.seen(method).len(), 0, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_are_sent_in_headers_where_the_schema_says_so() {
+    let placed = |name: &str| json!({"type": "string", "x-mcp-header": name});
+    let nested = json!({"r": placed("R"), "o": {"type": "object", "properties": {"n": placed("N")}}});
+    let wrong = json!({"list": {"type": "array", "items": placed("L")}});
+    for is_stateless in [true, false] {
+        let tool = |name, properties| json!({"name": name, "inputSchema": {"type": "object", "properties": properties}});
+        let listed = json!({"tools": [tool("t", &nested), tool("w", &wrong)]});
+        let scripted = Scripted::new(move |seen| match seen.does() {
+            "tools/call" => result(seen, said("done")),
+            "tools/list" => result(seen, listed.clone()),
+            _ if is_stateless => stateless(seen),
+            _ => polite(seen),
+        })
+        .await;
+        let server = scripted.start().await;
+        let arguments = json!({"r": "eu", "o": {"n": "é"}});
+        call_with(&server, "_t", arguments, Arc::default()).await;
+        let called = &scripted.seen("tools/call")[0];
+        let sent = [called.header("mcp-param-r"), called.header("mcp-param-n")];
+        let left_out: Vec<&str> = server.left_out().iter().map(|left| &*left.tool).collect();
+        // Versions with sessions have no such headers.
+        match is_stateless {
+            true => assert_eq!((sent, left_out), ([Some("eu"), Some("=?base64?w6k=?=")], vec!["w"])),
+            false => assert_eq!((sent, left_out), ([None, None], vec![])),
+        }
     }
 }
 
