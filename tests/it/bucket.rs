@@ -67,3 +67,32 @@ async fn unknown_bucket_or_key_is_a_usage_error() {
     let key = user.run(&["bucket", "show", "notes", "none"]).ended(2).stderr;
     assert!(key.contains("the bucket `notes` has no key `none`"), "{key}");
 }
+
+#[test]
+fn user_limits_a_bucket() {
+    let user = User::new();
+    let memory = "[tools.memory]\nenabled = true\ngrants = [\"keyvalue=memory\"]\n";
+    let store = |text: &str| {
+        let arguments = format!("{{\"content\": \"{text}\"}}");
+        user.run(&["call", "memory_store", &arguments])
+    };
+    for (limits, refused) in [
+        ("[buckets.memory]\nbytes = \"1 KiB\"\n", "1024 bytes"),
+        ("[buckets.memory]\nkeys = 0\n", "0 keys"),
+    ] {
+        user.configure(&format!("{memory}{limits}"));
+        let seen = store(&"x".repeat(2000)).ended(1);
+        assert!(seen.stderr.contains(refused), "{}", seen.stderr);
+    }
+    user.configure(&format!("{memory}[buckets.memory]\nbytes = \"1 KiB\"\n"));
+    store("short").ended(0);
+    let shown = user.run(&["config", "check"]).ended(0).stdout;
+    assert!(shown.contains("buckets.memory.bytes"), "{shown}");
+    user.configure(&format!("{memory}[buckets.\"no name\"]\nkeys = 1\n"));
+    let seen = user.run(&["config", "check"]).ended(3);
+    assert!(
+        seen.stderr.contains("not the name of a bucket"),
+        "{}",
+        seen.stderr
+    );
+}

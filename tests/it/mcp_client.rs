@@ -129,6 +129,32 @@ fn tools_of_servers_are_called_in_a_turn() {
 }
 
 #[test]
+fn warnings_about_one_server_are_limited() {
+    let user = user();
+    for (bad, shown, more) in [(8, 8, false), (9, 8, true), (100, 8, true)] {
+        let tools: Vec<Value> = (0..bad)
+            .map(|n| json!({ "name": format!("bad_{n}"), "inputSchema": { "type": "array" } }))
+            .collect();
+        let tools = json!(tools).to_string();
+        let list = tools.strip_prefix('[').and_then(|list| list.strip_suffix(']'));
+        let all = SERVER.replace("$(tool one)", &list.unwrap().replace('"', "\\\""));
+        user.file("server.sh", all);
+        user.configure(&format!("{NO_FLOW}{}", server(&user, "srv", "text ok", "")));
+        calls(&user, &["srv_two"]);
+        let seen = user.run_script(&[]).ended(0).stderr;
+        assert_eq!(seen.matches("is not offered").count(), shown, "{seen}");
+        let rest = format!("{} more warnings about this server", bad - shown);
+        assert_eq!(seen.contains(&rest), more, "{seen}");
+        let tested = user.run(&["mcp", "test", "srv"]);
+        let last = format!("bad_{}", bad - 1);
+        assert!(
+            (tested.stdout.clone() + &tested.stderr).contains(&last),
+            "{tested:?}"
+        );
+    }
+}
+
+#[test]
 fn servers_are_chosen_like_components() {
     let user = user();
     let both = server(&user, "a", "text ok", "except = [\"two\"]")

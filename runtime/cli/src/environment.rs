@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 /// Snapshot of the process environment.
 #[derive(Debug, Clone)]
@@ -25,7 +27,7 @@ pub(crate) struct Environment {
     pub(crate) data_dir: Option<PathBuf>,
     /// Directory of sessions and saved approvals.
     pub(crate) state_dir: Option<PathBuf>,
-    /// Path of this executable, used to start the compile process.
+    /// Path of this executable, used to start the compile process and MCP servers.
     pub(crate) program: Option<PathBuf>,
     /// File of this executable: without symbolic links, and as it was called.
     pub(crate) executables: Vec<PathBuf>,
@@ -41,6 +43,13 @@ pub(crate) struct Terminals {
     pub(crate) stderr: bool,
 }
 
+impl Terminals {
+    /// True if a user can be asked: the question goes to standard error, the answer comes from standard input.
+    pub(crate) fn can_ask(self) -> bool {
+        self.stdin && self.stderr
+    }
+}
+
 /// Path of this executable. On Linux `/proc/self/exe`, which stays valid after an update has replaced the file.
 fn program() -> Option<PathBuf> {
     if cfg!(target_os = "linux") {
@@ -54,6 +63,23 @@ pub(crate) fn is_compile_child() -> bool {
     std::env::args_os()
         .nth(1)
         .is_some_and(|argument| argument == COMPILE_CHILD)
+}
+
+/// If this process was started only to start a program in a session of its own (setsid(2)), becomes that program: it then
+/// has no controlling terminal, neither to write a question to nor to read the answer to one of ours.
+///
+/// Returns if it was not, or if the program cannot be started.
+pub(crate) fn become_session_child() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    if args.next()? != SESSION_CHILD {
+        return None;
+    }
+    let program = args.next()?;
+    // It fails only in the leader of a process group, which a process that was just started is not.
+    let _ = rustix::process::setsid();
+    let error = Command::new(&program).args(args).exec();
+    eprintln!("{}: {error}", program.display());
+    Some(ExitCode::from(NOT_STARTED))
 }
 
 /// Disables core dumps (setrlimit(2)), because the memory of this process holds keys and secrets.
@@ -100,7 +126,18 @@ pub(crate) fn open_files_of_tools() -> usize {
 /// Hidden argument that starts a compile process.
 pub(crate) const COMPILE_CHILD: &str = "__compile";
 
+/// Hidden argument that starts a program in a session of its own.
+const SESSION_CHILD: &str = "__session";
+
+/// Exit status for a program that cannot be started, as of shells.
+const NOT_STARTED: u8 = 126;
+
 impl Environment {
+    /// Command that starts a program in a session of its own: this program, see [`become_session_child`].
+    pub(crate) fn session_child(&self) -> Option<(PathBuf, OsString)> {
+        Some((self.program.clone()?, SESSION_CHILD.into()))
+    }
+
     /// Reads the process environment.
     ///
     /// # Errors

@@ -26,6 +26,9 @@ fn main() -> ExitCode {
     if environment::is_compile_child() {
         return toolcell_sandbox::compile_child_main();
     }
+    if let Some(failed) = environment::become_session_child() {
+        return failed;
+    }
     environment::forbid_core_dumps();
     environment::raise_open_files();
     let parsed = command_line::parse();

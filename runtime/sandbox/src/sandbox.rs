@@ -1,38 +1,34 @@
 //! The sandbox: one engine per process, and the loading of components.
 
+mod loading;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use toolcell_core::{KeyValueStore, SharedError, ToolError};
-use wasmtime::component::{InstancePre, Linker};
+use toolcell_core::KeyValueStore;
+use wasmtime::component::Linker;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use crate::bindings::{HookProviderPre, ProviderPre, Role, split_version};
+use self::loading::{Source, shared_error};
+use crate::bindings::{HookProviderPre, ProviderPre, Role};
+use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
-use crate::cell::{CellRequest, CellRunner, Footprint, GuestCall};
-use crate::component::{Base, Code, Component, Description, Digest, Identity, Loaded};
-use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Transport};
-use crate::engine::{self, TABLES_PER_SLOT};
+use crate::component::{Code, Component, Description, Digest, Loaded};
+use crate::egress::{HostNetwork, Network, Transport};
+use crate::engine;
 use crate::error::{CacheError, EngineError, LoadError};
 use crate::files::FilePool;
 use crate::hook::{self, HookComponent, LoadedHook};
-use crate::load::adapt;
-use crate::load::cache::{Cache, EntryName};
-use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
-use crate::load::definitions::{self, Ask, DefinitionLog};
-use crate::load::imports;
-use crate::load::preflight::{self, Shape};
+use crate::load::cache::Cache;
+use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
+use crate::load::definitions::{self, Ask};
 use crate::program;
 use crate::typed::Functions;
-
-/// Bytes of host memory for the instances of a cell that are not charged: as much as every cell needs anyway. Tools
-/// have about 50 KiB, language runtimes up to a megabyte.
-const FREE_INSTANCE_BYTES: u64 = 128 << 10;
 
 /// Options of a [`Sandbox`]. The default suits a long-running process without a cache.
 #[derive(Clone)]
@@ -408,307 +404,6 @@ impl Sandbox {
             definitions_read: of(&self.0.definitions_read),
         }
     }
-}
-
-/// A component to load.
-struct Source<'a> {
-    label: &'a str,
-    bytes: &'a [u8],
-    /// Computed from the bytes if missing.
-    digest: Option<Digest>,
-    compiler: &'a Compiler,
-}
-
-/// A component whose shape was checked.
-struct Examined {
-    identity: Identity,
-    /// Name of its cache entries.
-    entry: EntryName,
-    /// True if the shape comes from the cache, in which case the component could be compiled and linked before.
-    is_known: bool,
-    shape: Shape,
-}
-
-/// A component that was checked and compiled.
-struct Found {
-    base: Base,
-    linked: InstancePre<CellState>,
-    /// Name of its cache entries.
-    entry: EntryName,
-}
-
-impl Shared {
-    /// Checks the shape of a component for a role. A component with a known digest and a shape in the cache is not read.
-    async fn examine(&self, source: &Source<'_>, role: Role) -> Result<Examined, LoadError> {
-        let size = source.bytes.len() as u64;
-        if size > self.options.max_component_bytes {
-            return Err(LoadError::TooLarge {
-                size,
-                limit: self.options.max_component_bytes,
-            });
-        }
-        let digest = match source.digest {
-            Some(digest) => digest,
-            // Hashing and scanning 30 MiB takes a while; it must not block other calls.
-            None => {
-                let bytes: Arc<[u8]> = source.bytes.into();
-                off_worker(move || Ok(Digest::of(&bytes))).await?
-            }
-        };
-        let is_module = adapt::is_core_module(source.bytes);
-        let entry = match is_module {
-            true => EntryName::new(&self.cells.engine, adapt::cache_digest(digest)),
-            false => EntryName::new(&self.cells.engine, digest),
-        };
-        let known = self.cache.as_ref().and_then(|cache| cache.shape(&entry));
-        let is_known = known.is_some();
-        let shape = match known {
-            Some(shape) => shape,
-            None => {
-                let bytes: Arc<[u8]> = source.bytes.into();
-                let limit = self.options.max_component_bytes;
-                off_worker(move || match is_module {
-                    true => preflight::scan(&adapted(&bytes, limit)?),
-                    false => preflight::scan(&bytes),
-                })
-                .await?
-            }
-        };
-        check_contract(role, &shape.exports)?;
-        Ok(Examined {
-            identity: Identity {
-                label: source.label.to_owned(),
-                digest,
-                size,
-                imports: imports::classify(&shape.imports)?,
-                exports: shape.exports.clone(),
-            },
-            entry,
-            is_known,
-            shape,
-        })
-    }
-
-    /// Checks a component for a role, compiles it or takes its code from the cache, and links it.
-    async fn look(&self, source: Source<'_>, role: Role) -> Result<Found, LoadError> {
-        let examined = self.examine(&source, role).await?;
-        let entry = examined.entry;
-        let component = self.code(&source, &entry).await?;
-        let footprint = Footprint {
-            slots: self.slots_of(&component)?,
-            bytes: (examined.shape.instance_bytes).saturating_sub(FREE_INSTANCE_BYTES),
-        };
-        let linked = self.linker.instantiate_pre(&component);
-        let linked = linked.map_err(|e| LoadError::ImportMismatch {
-            source: shared_error(e),
-        })?;
-        if let (Some(cache), false) = (&self.cache, examined.is_known) {
-            cache.keep_shape(&entry, &examined.shape);
-        }
-        Ok(Found {
-            base: Base {
-                cells: self.cells.clone(),
-                transport: self.transport.clone(),
-                footprint,
-                identity: examined.identity,
-            },
-            linked,
-            entry,
-        })
-    }
-
-    /// Returns the machine code of a component, from the cache or the compiler.
-    async fn code(
-        &self,
-        source: &Source<'_>,
-        entry: &EntryName,
-    ) -> Result<wasmtime::component::Component, LoadError> {
-        if let Some(component) = self.cached(entry).await? {
-            self.from_cache.fetch_add(1, Ordering::Relaxed);
-            return Ok(component);
-        }
-        let Ok(_place) = self.compile_places.try_acquire() else {
-            return Err(LoadError::Busy {
-                limit: self.options.compile_queue,
-            });
-        };
-        let _job = self
-            .compile_jobs
-            .acquire()
-            .await
-            .expect("the semaphore is never closed");
-        // Another task may have compiled the same bytes meanwhile.
-        if let Some(component) = self.cached(entry).await? {
-            self.from_cache.fetch_add(1, Ordering::Relaxed);
-            return Ok(component);
-        }
-        let started = Instant::now();
-        self.tell(CompileEvent::Started {
-            label: source.label,
-            size: source.bytes.len() as u64,
-        });
-        let code = self.compile(&source.bytes.into(), source.compiler).await;
-        self.compiled.fetch_add(1, Ordering::Relaxed);
-        self.tell(CompileEvent::Finished {
-            label: source.label,
-            took: started.elapsed(),
-        });
-        let code = code?;
-        let (engine, cache, entry) = (self.cells.engine.clone(), self.cache.clone(), entry.clone());
-        off_worker(move || {
-            if let Some(cache) = cache {
-                cache.keep_code(&entry, &code);
-                // Mapped code costs no memory that the system could not reclaim.
-                if let Some(component) = cache.code(&engine, &entry) {
-                    return Ok(component);
-                }
-            }
-            compile::adopt(&engine, Artefact::Fresh(&code))
-        })
-        .await
-    }
-
-    /// Returns the machine code of a component if it is in the cache.
-    async fn cached(&self, entry: &EntryName) -> Result<Option<wasmtime::component::Component>, LoadError> {
-        let Some(cache) = self.cache.clone() else {
-            return Ok(None);
-        };
-        let (engine, entry) = (self.cells.engine.clone(), entry.clone());
-        off_worker(move || Ok(cache.code(&engine, &entry))).await
-    }
-
-    async fn compile(&self, bytes: &Arc<[u8]>, compiler: &Compiler) -> Result<Vec<u8>, LoadError> {
-        let made;
-        let bytes = if adapt::is_core_module(bytes) {
-            let (bytes, limit) = (bytes.clone(), self.options.max_component_bytes);
-            made = off_worker(move || adapted(&bytes, limit)).await?.into();
-            &made
-        } else {
-            bytes
-        };
-        if let Compiler::Child(command) = compiler {
-            let options = &self.options;
-            return compile::compile_in_child(command, &options.compile_limits, options.optimize, bytes)
-                .await;
-        }
-        let (engine, bytes) = (self.cells.engine.clone(), bytes.clone());
-        off_worker(move || compile::compile(&engine, &bytes)).await
-    }
-
-    fn tell(&self, event: CompileEvent<'_>) {
-        if let Some(on_compile) = &self.options.on_compile {
-            on_compile(event);
-        }
-    }
-
-    /// Returns the number of pool slots that one cell of the component takes.
-    fn slots_of(&self, component: &wasmtime::component::Component) -> Result<u32, LoadError> {
-        let Some(required) = component.resources_required() else {
-            return Ok(1);
-        };
-        let slots = required
-            .num_memories
-            .max(required.num_tables.div_ceil(TABLES_PER_SLOT))
-            .max(1);
-        if self.has_pool && slots > self.options.slots {
-            return Err(LoadError::Definitions {
-                source: ToolError::Unavailable {
-                    message: format!(
-                        "one call of it takes {slots} slots, and the pool has {}",
-                        self.options.slots
-                    ),
-                },
-                log: String::new(),
-            });
-        }
-        Ok(slots)
-    }
-
-    /// Reads the definitions of a component, in a cell with nothing granted.
-    async fn ask<J: GuestCall>(
-        &self,
-        pre: &J::World,
-        footprint: Footprint,
-        job: J,
-    ) -> Result<J::Done, LoadError> {
-        self.definitions_read.fetch_add(1, Ordering::Relaxed);
-        let policy = Arc::new(definitions::bare_policy());
-        let log = Arc::new(DefinitionLog::default());
-        let transport = self.transport.clone();
-        let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), transport);
-        let order = CellRequest {
-            pre,
-            policy: &policy,
-            limits: policy.limits.clone(),
-            egress: &Arc::new(egress),
-            observer: log.clone(),
-            footprint,
-            bytes_in: 0,
-        };
-        let ended = self.cells.run_cell(order, job).await;
-        ended.result.map_err(|source| LoadError::Definitions {
-            source,
-            log: log.take(),
-        })
-    }
-}
-
-fn shared_error(error: wasmtime::Error) -> SharedError {
-    SharedError::from(Box::<dyn std::error::Error + Send + Sync>::from(error))
-}
-
-/// Makes a component of a core module, of which the limit of a component's size holds as well.
-fn adapted(module: &[u8], limit: u64) -> Result<Vec<u8>, LoadError> {
-    let component = adapt::adapt(module)?;
-    match component.len() as u64 {
-        size if size > limit => Err(LoadError::TooLarge { size, limit }),
-        _ => Ok(component),
-    }
-}
-
-/// Runs blocking work on a separate thread, so that no call waits for it.
-async fn off_worker<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
-) -> Result<T, LoadError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-        Err(LoadError::Compile {
-            reason: error.to_string(),
-        })
-    })
-}
-
-/// Checks that the export required by a role exists in a supported version, or that there are functions which could be
-/// tools.
-fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
-    if role.is_among(exports) {
-        return Ok(());
-    }
-    let other_version = exports
-        .iter()
-        .find(|export| split_version(export).0 == role.interface());
-    Err(match (other_version, role) {
-        (Some(export), _) => LoadError::UnknownContract {
-            export: export.escape_debug().to_string(),
-            version: export
-                .split_once('@')
-                .map_or("none", |(_, version)| version)
-                .escape_debug()
-                .to_string(),
-        },
-        (None, Role::Tools) if !exports.is_empty() && !Role::Hook.is_among(exports) => return Ok(()),
-        (None, Role::Tools) => LoadError::NotATool {
-            is_hook: Role::Hook.is_among(exports),
-            exports: escaped(exports),
-        },
-        (None, Role::Hook) => LoadError::NotAHook {
-            has_tools: Role::Tools.is_among(exports),
-            exports: escaped(exports),
-        },
-    })
-}
-
-fn escaped(names: &[String]) -> Vec<String> {
-    names.iter().map(|name| name.escape_debug().to_string()).collect()
 }
 
 impl fmt::Debug for Sandbox {

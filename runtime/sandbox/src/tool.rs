@@ -111,6 +111,9 @@ impl ComponentTool {
             Code::Program(pre) => self.call_program(pre, call, &cx, limits).await,
         };
         let redactor = self.egress.redactor();
+        if redactor.is_empty() {
+            return result;
+        }
         let left = Duration::from_millis(wall_ms).saturating_sub(begun.elapsed());
         let receipt = result.receipt.clone();
         match tokio::time::timeout(left.max(LEAST), redacted(redactor, result)).await {
@@ -253,7 +256,7 @@ async fn redacted(redactor: &Redactor, mut result: CallResult) -> CallResult {
         .structured
         .as_ref()
         .map_or(0, |json| json.to_string().len());
-    if redactor.is_empty() || result.byte_len() + structured <= AT_ONCE {
+    if result.byte_len() + structured <= AT_ONCE {
         redactor.result(&mut result);
         return result;
     }

@@ -45,6 +45,8 @@ fn main() -> ExitCode {
         component_compiled_in_a_child_runs
         what_the_child_refuses_is_said_as_if_there_were_no_child
         memory_beyond_the_limit_ends_the_child_and_not_the_parent
+        core_module_is_adapted_in_the_child
+        adapting_beyond_the_memory_limit_ends_the_child
         processor_time_beyond_the_limit_ends_the_child
         wall_time_beyond_the_limit_ends_the_child
         code_is_accepted_up_to_its_limit_and_refused_beyond
@@ -147,6 +149,68 @@ async fn memory_beyond_the_limit_ends_the_child_and_not_the_parent() {
     assert!(load(&sandbox, &Probe::default()).await.is_ok());
 }
 
+/// A program for WASI preview 1 with a section that says which component it is meant for.
+fn program(types: &str) -> Vec<u8> {
+    let world = format!(
+        r#"(component
+            (type $w (component (type (component {types})) (export "a:b/w" (component (type 0)))))
+            (export "w" (type $w))
+            (@custom "wit-component-encoding" "\04\00"))"#
+    );
+    let name = "component-type:x";
+    let mut section = vec![u8::try_from(name.len()).unwrap()];
+    section.extend_from_slice(name.as_bytes());
+    section.extend_from_slice(&wat::parse_str(world).unwrap());
+    let program = r#"(module (memory (export "memory") 1) (func (export "_start")))"#;
+    let mut module = wat::parse_str(program).unwrap();
+    module.push(0);
+    // LEB128
+    let mut rest = section.len();
+    while rest > 0x7f {
+        module.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+        rest >>= 7;
+    }
+    module.push(u8::try_from(rest).unwrap());
+    module.extend_from_slice(&section);
+    module
+}
+
+async fn core_module_is_adapted_in_the_child() {
+    let sandbox = sandbox(own_child(), CompileLimits::default());
+    let component = sandbox.load("program", &program("")).await.unwrap();
+    assert_eq!(component.definitions().len(), 1);
+    // What the adapter refuses is said in the same words as without a child.
+    let unfit = wat::parse_str(r#"(module (func (export "_start") (param i32)))"#).unwrap();
+    let with = sandbox.load("x", &unfit).await.unwrap_err();
+    assert_eq!(with, support::sandbox().load("x", &unfit).await.unwrap_err());
+    assert!(matches!(with, LoadError::NotAdapted { .. }), "{with}");
+}
+
+async fn adapting_beyond_the_memory_limit_ends_the_child() {
+    let memory = 64 << 20;
+    let limits = CompileLimits {
+        memory,
+        ..CompileLimits::default()
+    };
+    let sandbox = sandbox(own_child(), limits);
+    // Each import of the instance type gets resources of its own: 500 times 500 in a few kilobytes.
+    let many = 500;
+    let resources: String = (0..many)
+        .map(|n| format!(r#"(export "r{n}" (type (sub resource)))"#))
+        .collect();
+    let imports: String = (0..many)
+        .map(|n| format!(r#"(import "a{n}" (instance (type 0)))"#))
+        .collect();
+    let bomb = program(&format!("(type (instance {resources})) {imports}"));
+    let before = resident();
+    let error = sandbox.load("bomb", &bomb).await.unwrap_err();
+    let limit = CompileLimit::Memory(memory);
+    assert_eq!(error, LoadError::CompileLimit { limit });
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 20 << 20, "the parent grew by {grown} bytes");
+    assert!(sandbox.load("program", &program("")).await.is_ok());
+}
+
 async fn processor_time_beyond_the_limit_ends_the_child() {
     let limits = CompileLimits {
         cpu_seconds: 1,
@@ -234,7 +298,7 @@ async fn memory_that_the_system_refuses_is_the_limit_of_memory() {
 }
 
 /// Request to a child that then waits for a component of ten bytes.
-const WAITING: &str = r#"{"size":10,"optimize":false,"memory":1000000000,"cpu_seconds":7}"#;
+const WAITING: &str = r#"{"size":10,"optimize":false,"memory":1000000000,"cpu_seconds":7,"work":"compile"}"#;
 
 /// Polls a condition that depends on another process.
 fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

@@ -49,7 +49,11 @@ fn agent_is_served_as_one_tool() {
     let counted = client.next()["result"].clone();
     assert_eq!(text(&counted), "Two words.");
     let used = &counted["_meta"]["io.github.toolcell/receipt"]["agent"];
-    assert_eq!((&used["calls"], &used["steps"]), (&json!(1), &json!(2)), "{counted}");
+    assert_eq!(
+        (&used["calls"], &used["steps"]),
+        (&json!(1), &json!(2)),
+        "{counted}"
+    );
     client.finish();
     let events = super::filed(&user);
     let nested = events.iter().any(|event| {
@@ -98,10 +102,16 @@ fn call_of_a_served_agent_is_refused_if_nobody_can_be_asked() {
     let answer = client.ask(1, "tools/call", params)["result"].clone();
     assert_eq!(answer["resultType"], "complete", "{answer}");
     assert_eq!(text(&answer), "Two words.");
-    assert_eq!(answer["_meta"]["io.github.toolcell/receipt"]["fuel"], 0, "{answer}");
+    assert_eq!(
+        answer["_meta"]["io.github.toolcell/receipt"]["fuel"], 0,
+        "{answer}"
+    );
     let told = client.finish().stderr;
     assert!(told.contains("a call of `text_count` was refused"), "{told}");
-    assert!(told.contains("tool = \"text_count\", verdict = \"allow\""), "{told}");
+    assert!(
+        told.contains("tool = \"text_count\", verdict = \"allow\""),
+        "{told}"
+    );
 }
 
 #[test]
@@ -113,7 +123,10 @@ fn budget_of_a_client_holds_for_a_served_agent() {
     assert_eq!(text(&first), "Two words.");
     let second = client.call(2, "counter", call["arguments"].clone());
     assert_eq!(second["isError"], true, "{second}");
-    assert!(text(&second).contains("it stopped: the budget of 0 calls"), "{second}");
+    assert!(
+        text(&second).contains("it stopped: the budget of 0 calls"),
+        "{second}"
+    );
     client.finish();
 }
 
@@ -149,7 +162,9 @@ fn hooks_run_for_the_calls_of_a_served_agent() {
     assert!(!receipt.contains("text_count"), "{receipt}");
     client.finish();
     // Tools that are served without an agent would bypass them.
-    let seen = user.run_with_input(&["mcp", "serve", "--tool", "text"], "").ended(3);
+    let seen = user
+        .run_with_input(&["mcp", "serve", "--tool", "text"], "")
+        .ended(3);
     assert!(
         seen.stderr.contains("hooks do not run for MCP clients yet"),
         "{}",

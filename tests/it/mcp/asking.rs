@@ -66,3 +66,27 @@ fn question_of_a_server_is_refused_without_a_terminal() {
     let called = result(&seen, "srv_one");
     assert_eq!(called["content"][0]["text"], json!("refused"), "{called}");
 }
+
+/// Linux: macOS has no program `setsid`, which gives the command a controlling terminal.
+#[cfg(target_os = "linux")]
+#[test]
+fn server_process_has_no_controlling_terminal() {
+    let user = User::new();
+    user.file("server.sh", SERVER);
+    // Opened by name, the terminal would show a forged question, and give away the answer to a real one.
+    let writes = "if echo FORGED > /dev/tty; then text reached; else text 'no terminal'; fi 2> /dev/null";
+    user.configure(&format!("{NO_FLOW}{}", server(&user, "srv", writes, "")));
+    calls(&user, &["srv_one"]);
+    let own = user.command(&[&SCRIPTED[..], &["--tool", "srv"]].concat());
+    let mut command = std::process::Command::new("setsid");
+    command
+        .args(["--ctty", "--wait"])
+        .arg(own.get_program())
+        .args(own.get_args());
+    command.current_dir(user.work()).env_clear();
+    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut terminal = Terminal::start_command(command, "xterm", 100, 40);
+    assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+    assert!(terminal.seen.contains("no terminal"), "{}", terminal.seen);
+    assert!(!terminal.seen.contains("FORGED"), "{}", terminal.seen);
+}

@@ -36,12 +36,23 @@ fn user(rules: &str) -> User {
         "[mcp.notes]\ncommand = \"/bin/sh\"\nargs = [{}]\n{rules}",
         json!(script)
     ));
-    user.file("script.json", json!({ "steps": [{ "text": "Done." }] }).to_string());
+    user.file(
+        "script.json",
+        json!({ "steps": [{ "text": "Done." }] }).to_string(),
+    );
     user
 }
 
 fn run<'a>(prompt: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut all = vec!["run", prompt, "--provider", "scripted", "--model", "script.json", "--json"];
+    let mut all = vec![
+        "run",
+        prompt,
+        "--provider",
+        "scripted",
+        "--model",
+        "script.json",
+        "--json",
+    ];
     all.extend(["--tool", "notes"]);
     all.extend(more);
     all
@@ -51,13 +62,23 @@ fn run<'a>(prompt: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 fn resource_of_a_server_is_attached_to_a_prompt() {
     let user = user("");
     let seen = user.run(&run("What says @notes:note://one?", &[])).ended(0);
-    assert!(seen.stderr.contains("attached `notes:note://one`, text, 18 B"), "{}", seen.stderr);
+    assert!(
+        seen.stderr.contains("attached `notes:note://one`, text, 18 B"),
+        "{}",
+        seen.stderr
+    );
     let events = seen.json_lines();
-    let started = events.iter().find(|event| event["type"] == "turn_started").unwrap();
+    let started = events
+        .iter()
+        .find(|event| event["type"] == "turn_started")
+        .unwrap();
     let attached = started["message"]["content"][1]["text"].as_str().unwrap();
     assert!(attached.ends_with("the note says plum"), "{attached}");
     // For the flow guard, it is what its server is.
-    let flow = events.iter().find(|event| event["type"] == "flow_changed").unwrap();
+    let flow = events
+        .iter()
+        .find(|event| event["type"] == "flow_changed")
+        .unwrap();
     assert_eq!(
         flow["flow"],
         json!({"reads_private": true, "untrusted_content": true, "can_send_out": false, "reads_service": true})
@@ -78,14 +99,18 @@ fn resource_of_a_server_is_attached_to_a_prompt() {
 #[test]
 fn rules_hold_for_resources_that_a_prompt_names() {
     for (rule, is_attached) in [("allow", true), ("ask", false), ("deny", false)] {
-        let rules = format!(
-            "[approval]\nrules = [{{ tool = \"notes_read_resource\", verdict = \"{rule}\" }}]\n"
-        );
+        let rules =
+            format!("[approval]\nrules = [{{ tool = \"notes_read_resource\", verdict = \"{rule}\" }}]\n");
         let user = user(&rules);
         let seen = user.run(&run("What says @notes:note://one", &[])).ended(0);
         let attached = seen.stderr.contains("attached `notes:note://one`");
         assert_eq!(attached, is_attached, "{rule}: {}", seen.stderr);
-        assert_eq!(seen.stdout.contains("plum"), is_attached, "{rule}: {}", seen.stdout);
+        assert_eq!(
+            seen.stdout.contains("plum"),
+            is_attached,
+            "{rule}: {}",
+            seen.stdout
+        );
     }
     // Neither is one of a server that offers none.
     let user = user("except = [\"read_resource\"]\n");
@@ -117,5 +142,9 @@ fn prompt_of_a_server_is_sent_in_a_chat() {
         assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
     }
     assert!(!seen.stderr.contains("Toolcell: ok"), "{}", seen.stderr);
-    assert!(seen.stdout.contains("Reviewed.") && seen.stdout.contains("Seen."), "{}", seen.stdout);
+    assert!(
+        seen.stdout.contains("Reviewed.") && seen.stdout.contains("Seen."),
+        "{}",
+        seen.stdout
+    );
 }

@@ -3,6 +3,7 @@
 mod agent;
 mod asking;
 mod attaching;
+mod boxed;
 mod configured;
 mod http;
 mod install;

@@ -117,7 +117,11 @@ fn plain_endpoints_of_both_sides_fit_in_a_turn() {
         (&json!("plain"), &json!("plain"))
     );
     let shown = user.run(&["mcp", "test", "srv"]).ended(0);
-    assert!(shown.stdout.contains("plain endpoints, ready in"), "{}", shown.stdout);
+    assert!(
+        shown.stdout.contains("plain endpoints, ready in"),
+        "{}",
+        shown.stdout
+    );
     // The protocol has another path, and only the user opens the plain ones.
     host.stop();
     let host = Host::start(&operator, &["--tool", "text"]);

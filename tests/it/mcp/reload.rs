@@ -36,7 +36,10 @@ fn changed_component_is_served_without_a_restart() {
     let gone = client.ask(4, "tools/call", json!({"name": "first"}));
     assert_eq!(gone["error"]["code"], -32602, "{gone}");
     let told = client.finish().stderr;
-    assert!(told.contains("the component `tool` changed, and was loaded again"), "{told}");
+    assert!(
+        told.contains("the component `tool` changed, and was loaded again"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -58,7 +61,11 @@ fn call_in_progress_goes_on_when_its_component_changes() {
     assert_eq!(client.finish().stdout, "");
     let ends = super::filed(&user);
     let is_cancelled = |end: &&Value| end.to_string().contains("\"kind\":\"cancelled\"");
-    assert_eq!((ends.len(), ends.iter().filter(is_cancelled).count()), (2, 1), "{ends:?}");
+    assert_eq!(
+        (ends.len(), ends.iter().filter(is_cancelled).count()),
+        (2, 1),
+        "{ends:?}"
+    );
 }
 
 #[test]
@@ -110,6 +117,9 @@ fn budget_of_a_client_goes_on_when_a_component_changes() {
     host.wait_for("was loaded again");
     assert_eq!(host.call("second", json!({}), None).1["result"]["isError"], false);
     let refused = host.call("second", json!({}), None).1["result"].clone();
-    assert!(text(&refused).contains("the budget of calls is used up"), "{refused}");
+    assert!(
+        text(&refused).contains("the budget of calls is used up"),
+        "{refused}"
+    );
     host.stop();
 }

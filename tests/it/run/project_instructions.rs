@@ -65,7 +65,16 @@ fn project_text_without_terminal_needs_a_flag_of_the_user() {
     );
     let wrong = ["instructions", "accept", "--digest", "sha256:00"];
     user.run(&wrong).ended(4);
-    user.run(&["instructions", "accept"]).ended(0);
+    // A text that nobody was shown is not accepted without saying which one.
+    let unseen = user.run(&["instructions", "accept"]).ended(4);
+    let hint = unseen
+        .stderr
+        .split("toolcell instructions accept --digest ")
+        .nth(1);
+    let digest = hint.unwrap().trim_end();
+    assert_eq!(digest.strip_prefix("sha256:").unwrap().len(), 64, "{digest}");
+    assert!(!prompt(&accepted).0);
+    user.run(&["instructions", "accept", "--digest", digest]).ended(0);
     let (is_used, notes) = prompt(&[]);
     assert!(!is_used && notes.contains("no user can be asked"), "{notes}");
     let (is_used, notes) = prompt(&accepted);
@@ -108,6 +117,23 @@ fn long_project_text_must_be_seen_before_it_is_accepted() {
     terminal.wait_for("rule 59").wait_for("use this text from now on");
     assert_eq!(terminal.answer("y").finish(), Some(0));
     assert!(terminal.seen.contains("> rule 30"), "{}", terminal.seen);
+}
+
+#[test]
+fn accepting_project_text_at_a_terminal_shows_it() {
+    let user = user("Use tabs.\u{1b}[2J\n");
+    let accept = ["instructions", "accept"];
+    let mut terminal = Terminal::start(&user, &accept, "xterm", 100, 30);
+    terminal.wait_for("as instructions?").wait_for("│ Use tabs.␛[2J");
+    assert_eq!(terminal.answer("n").finish(), Some(0));
+    assert!(terminal.seen.contains("not used: "), "{}", terminal.seen);
+    let mut terminal = Terminal::start(&user, &accept, "xterm", 100, 30);
+    terminal.wait_for("use this text from now on");
+    assert_eq!(terminal.answer("y").finish(), Some(0));
+    assert!(terminal.seen.contains("accepted: "), "{}", terminal.seen);
+    let flag = ["--project-instructions", "accepted"];
+    let seen = user.run(&[&PROMPT[..], &flag].concat()).ended(0).stdout;
+    assert!(seen.contains("> Use tabs."), "{seen}");
 }
 
 #[test]

@@ -305,10 +305,7 @@ mod tests {
         }
     }
 
-    fn guarded(
-        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
-        rules: ClientRules,
-    ) -> Vec<Arc<dyn Tool>> {
+    fn guarded(tools: impl IntoIterator<Item = Arc<dyn Tool>>, rules: ClientRules) -> Vec<Arc<dyn Tool>> {
         ClientGuard::new(Budget::default()).tools(tools, rules)
     }
 

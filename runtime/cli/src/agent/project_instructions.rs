@@ -126,8 +126,7 @@ pub(crate) async fn accepted(
         }
     };
     let shown = environment.shown(&offered.path);
-    let terminals = environment.terminals;
-    let is_attended = terminals.stdin && terminals.stderr;
+    let is_attended = environment.terminals.can_ask();
     if !is_attended && mode == ProjectInstructions::Ask {
         console.note(text!(
             "`{}` is not used, because no user can be asked; `--project-instructions accepted` uses it once you have accepted it",
@@ -146,16 +145,13 @@ pub(crate) async fn accepted(
             ));
             return Ok(None);
         }
-        None => {
-            let is_changed = decided.iter().any(|known| known.path == offered.shown_path());
-            match ask(console, &offered, &shown, is_changed).await {
-                Some(is_used) => {
-                    decide(&offered, is_used, environment)?;
-                    is_used
-                }
-                None => false,
+        None => match ask(console, &offered, &shown, is_changed(&decided, &offered)).await {
+            Some(is_used) => {
+                decide(&offered, is_used, environment)?;
+                is_used
             }
-        }
+            None => false,
+        },
     };
     if is_used {
         console.note(text!("the model reads `{}` of the project", shown));
@@ -165,6 +161,36 @@ pub(crate) async fn accepted(
 
 /// Shows the text and asks whether it is used. Returns `None` without an answer.
 async fn ask(console: &Console, offered: &Offered, shown: &str, is_changed: bool) -> Option<bool> {
+    let (console, question) = (console.clone(), question(offered, shown, is_changed));
+    let asked = tokio::task::spawn_blocking(move || answer(&console, &question)).await;
+    asked.ok().flatten()
+}
+
+/// Shows the text at the terminal, asks whether it is used, and saves the answer. Returns `None` without an answer.
+///
+/// # Errors
+/// Returns an error if the list of decisions cannot be used.
+pub(crate) fn decide_at_terminal(
+    offered: &Offered,
+    environment: &Environment,
+    console: &Console,
+) -> Result<Option<bool>, Failure> {
+    let is_changed = is_changed(&read(environment)?, offered);
+    let shown = environment.shown(&offered.path);
+    let is_used = answer(console, &question(offered, &shown, is_changed));
+    if let Some(is_used) = is_used {
+        decide(offered, is_used, environment)?;
+    }
+    Ok(is_used)
+}
+
+/// True if the user decided about another text of this file, and not about this one.
+fn is_changed(decided: &[Decided], offered: &Offered) -> bool {
+    let is_known = decided.iter().any(|known| known.digest == offered.digest);
+    !is_known && decided.iter().any(|known| known.path == offered.shown_path())
+}
+
+fn question(offered: &Offered, shown: &str, is_changed: bool) -> Question {
     let changed = Fact::Warning("it is not the text about which you decided before".into());
     let facts = [
         Fact::Plain(text!("file: `{}`", offered.shown_path())),
@@ -174,7 +200,7 @@ async fn ask(console: &Console, offered: &Offered, shown: &str, is_changed: bool
                 .into(),
         ),
     ];
-    let question = Question {
+    Question {
         title: text!("use this text of the project, `{}`, as instructions?", shown),
         exhibit: Some(Exhibit::text(&offered.text)),
         facts: is_changed.then_some(changed).into_iter().chain(facts).collect(),
@@ -193,12 +219,12 @@ async fn ask(console: &Console, offered: &Offered, shown: &str, is_changed: bool
         is_lasting: true,
         takes_words: false,
         needs_view: Some('y'),
-    };
-    let console = console.clone();
-    let asked =
-        tokio::task::spawn_blocking(move || console.ask(&|| false, |asking| asking.choose(&question)));
-    match asked.await {
-        Ok(Ok(Answer::Key(key))) => Some(key == 'y'),
+    }
+}
+
+fn answer(console: &Console, question: &Question) -> Option<bool> {
+    match console.ask(&|| false, |asking| asking.choose(question)) {
+        Ok(Answer::Key(key)) => Some(key == 'y'),
         _ => None,
     }
 }

@@ -84,7 +84,7 @@ pub(crate) async fn assemble(
     let approvals = components.approvals(&settings, environment);
 
     let is_kept = store.is_some();
-    let mut all_known = components.servers.known();
+    let mut all_known = components.servers.known(environment);
     all_known.extend(known(&components.loaded, &findings, &settings, environment)?);
     let approver = TerminalApprover::new(environment, console, all_known, is_kept);
     let is_attended = approver.is_some();
@@ -171,10 +171,12 @@ pub(crate) async fn sole(
     };
     let prices = chosen().map_err(|failure| subagents::of(wanted, failure))?;
     let loader = ComponentLoader::open(environment, settings, console)?;
-    let names: Option<Vec<String>> = (wanted.tools.as_ref())
-        .map(|names| names.iter().map(|name| name.value.clone()).collect());
+    let names: Option<Vec<String>> =
+        (wanted.tools.as_ref()).map(|names| names.iter().map(|name| name.value.clone()).collect());
     let components = match names {
-        Some(names) if names.is_empty() => Components::with(&loader, (Vec::new(), 0), Vec::new(), is_locked, console),
+        Some(names) if names.is_empty() => {
+            Components::with(&loader, (Vec::new(), 0), Vec::new(), is_locked, console)
+        }
         names => {
             let (named, servers) = servers::select(&names.unwrap_or_default(), settings);
             let loaded = match (wanted.tools.is_some(), named.is_empty()) {
@@ -187,7 +189,7 @@ pub(crate) async fn sole(
     let components = components.await?;
     let findings = components.check(is_locked, environment, console)?;
     let approvals = components.approvals(settings, environment);
-    let mut all_known = components.servers.known();
+    let mut all_known = components.servers.known(environment);
     all_known.extend(known(&components.loaded, &findings, settings, environment)?);
     let agent = subagents::build(
         wanted,
@@ -250,9 +252,9 @@ impl Components {
         is_locked: bool,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let (settings, environment) = (loader.settings, loader.environment);
+        let environment = loader.environment;
         let hooks = loader.hooks().await?;
-        let mut servers = Servers::start(wanted, &loaded, settings, environment, console).await?;
+        let mut servers = Servers::start(wanted, &loaded, loader, console).await?;
         if !is_locked {
             servers.withhold_changed(environment, console)?;
         }

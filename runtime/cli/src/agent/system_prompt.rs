@@ -12,6 +12,7 @@ use toolcell_core::policy::{DirAccess, Grants};
 use crate::agent::project_instructions::Offered;
 use crate::components::loader::Loaded;
 use crate::config::grants::ResolvedGrant;
+use crate::config::mcp::Transport;
 use crate::config::source::Layer;
 use crate::config::{AgentSettings, Settings, ToolSettings};
 use crate::environment::Environment;
@@ -126,7 +127,14 @@ fn environment_of(
         components.push((one.settings.name.as_str(), reached));
     }
     for running in servers {
-        components.push((running.settings.name.as_str(), vec![OF_SERVER.to_owned()]));
+        let reached = match &running.settings.transport {
+            Transport::Cell { component, .. } => {
+                let policy = component.policy(settings, environment)?;
+                reach(component, &policy.grants, environment)?
+            }
+            _ => vec![OF_SERVER.to_owned()],
+        };
+        components.push((running.settings.name.as_str(), reached));
     }
     let cwd = environment.cwd.to_string_lossy();
     Ok(describe(&Zoned::now(), &cwd, &components))

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::agent::project_instructions::{self, Decided, FILE};
+use crate::agent::project_instructions::{self, Decided, FILE, Offered};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
@@ -20,16 +20,18 @@ pub(crate) enum Instructions {
 
 /// Accept the `AGENTS.md` of this project as instructions for the model.
 ///
-/// The decision is bound to the digest of the file: if the file changes, you are asked again. It grants no access.
+/// At a terminal the text is shown and you are asked; elsewhere its digest must be given. The decision is bound to the
+/// digest: if the file changes, you are asked again. It grants no access.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
   toolcell instructions accept
+  toolcell instructions accept --digest \"$(sha256sum AGENTS.md | cut -d' ' -f1)\"
   toolcell run \"Which style is used here?\" --project-instructions accepted < /dev/null
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Accept {
-    /// Expected digest of the file; any other is refused.
+    /// Digest of the file that you have read; any other is refused.
     #[arg(long, value_name = "SHA256")]
     digest: Option<String>,
 }
@@ -98,10 +100,10 @@ impl Accept {
                 .why("it is looked for from the working directory up to the root of the project, which has `toolcell.toml` or `.git`"));
         };
         let digest = offered.digest();
-        if let Some(expected) = &self.digest
-            && expected != digest
-            && Some(expected.as_str()) != digest.strip_prefix("sha256:")
-        {
+        let Some(expected) = &self.digest else {
+            return ask(&offered, environment, console);
+        };
+        if expected != digest && Some(expected.as_str()) != digest.strip_prefix("sha256:") {
             let failure = text!("`{}` does not have the expected digest", offered.shown_path());
             return Err(Failure::new(Exit::Denied, failure)
                 .why(text!("its digest is {}", digest))
@@ -111,6 +113,26 @@ impl Accept {
         console.note(text!("accepted: `{}`, {}", offered.shown_path(), digest));
         Ok(())
     }
+}
+
+fn ask(offered: &Offered, environment: &Environment, console: &Console) -> Result<(), Failure> {
+    if !environment.terminals.can_ask() {
+        let failure = text!("`{}` cannot be shown to you", offered.shown_path());
+        return Err(Failure::new(Exit::Denied, failure)
+            .why("standard input and standard error are not a terminal")
+            .hint(text!(
+                "read the file, then: toolcell instructions accept --digest {}",
+                offered.digest()
+            )));
+    }
+    let decided = project_instructions::decide_at_terminal(offered, environment, console)?;
+    let outcome = match decided {
+        Some(true) => text!("accepted: `{}`, {}", offered.shown_path(), offered.digest()),
+        Some(false) => text!("not used: `{}`, {}", offered.shown_path(), offered.digest()),
+        None => return Err(Failure::new(Exit::Denied, "nothing was decided")),
+    };
+    console.note(outcome);
+    Ok(())
 }
 
 fn entry(decided: &Decided) -> Entry<'_> {

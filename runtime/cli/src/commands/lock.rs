@@ -58,7 +58,7 @@ impl Lock {
         };
         let hooks = loader.hooks().await?;
         let names: Vec<String> = wanted.iter().map(|server| server.name.clone()).collect();
-        let servers = Servers::start(wanted, &loaded, &settings, environment, console).await?;
+        let servers = Servers::start(wanted, &loaded, &loader, console).await?;
         let is_running = |name: &&String| servers.iter().any(|running| running.settings.name == **name);
         if let Some(missing) = names.iter().find(|name| !is_running(name)) {
             return Err(

@@ -10,6 +10,7 @@ use crate::components::data_flow::{self, Reason};
 use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::components::selection;
 use crate::config::file::FlowRule;
+use crate::config::mcp::Transport;
 use crate::config::{self, McpSettings, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -67,7 +68,7 @@ struct Row {
     flow: DataFlow,
     /// Denials that apply to it, as written.
     denied: Vec<String>,
-    /// True for an MCP server, which no grant, denial or limit applies to.
+    /// True for an MCP server outside of every cell, which no grant, denial or limit applies to.
     is_server: bool,
 }
 
@@ -167,16 +168,23 @@ fn hook_row(hook: &LoadedHook) -> Row {
 
 /// The tools of a server have the labels of its configuration.
 fn server_row(server: &McpSettings) -> Row {
+    let in_cell = matches!(server.transport, Transport::Cell { .. });
     Row {
         name: text!("MCP server {}", Name(&server.name)),
         denied: Vec::new(),
         flow: server.flow,
-        reasons: Vec::new(),
+        reasons: match &server.transport {
+            Transport::Cell { component, .. } => data_flow::reasons_of_program(component),
+            _ => Vec::new(),
+        },
         secrets: server
             .secrets()
-            .map(|name| format!("`{name}`, which it gets itself"))
+            .map(|name| match in_cell {
+                true => format!("`{name}`"),
+                false => format!("`{name}`, which it gets itself"),
+            })
             .collect(),
-        is_server: true,
+        is_server: !in_cell,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The user's buckets: one SQLite file, opened when a tool first opens a bucket granted to it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,13 +14,16 @@ use crate::ui::terminal::text;
 /// Bucket store that creates its file on first use.
 pub(crate) struct Buckets {
     path: Option<PathBuf>,
+    limits: BTreeMap<String, BucketLimits>,
     store: Mutex<Option<Arc<SqliteBuckets>>>,
 }
 
 impl Buckets {
-    pub(crate) fn new(environment: &Environment) -> Self {
+    /// Creates the store with these limits of single buckets, by name.
+    pub(crate) fn new(environment: &Environment, limits: BTreeMap<String, BucketLimits>) -> Self {
         Self {
             path: path(environment),
+            limits,
             store: Mutex::default(),
         }
     }
@@ -34,7 +38,8 @@ impl Buckets {
         if let Some(dir) = path.parent() {
             toolcell_fs::private_dir(dir).map_err(KeyValueError::failed)?;
         }
-        let opened = Arc::new(SqliteBuckets::open(path, BucketLimits::default())?);
+        let opened = SqliteBuckets::open(path, BucketLimits::default())?;
+        let opened = Arc::new(opened.with_limits(self.limits.clone()));
         *store = Some(opened.clone());
         Ok(opened)
     }
@@ -61,7 +66,7 @@ pub(crate) fn existing(environment: &Environment) -> Result<Option<Arc<SqliteBuc
         Some(path) if path.exists() => {}
         _ => return Ok(None),
     }
-    Buckets::new(environment)
+    Buckets::new(environment, BTreeMap::new())
         .store()
         .map(Some)
         .map_err(|error| unusable(environment, error))
@@ -72,7 +77,7 @@ pub(crate) fn existing(environment: &Environment) -> Result<Option<Arc<SqliteBuc
 /// # Errors
 /// Returns an error if there is no data directory or the file cannot be used.
 pub(crate) fn check(environment: &Environment) -> Result<(), Failure> {
-    let checked = Buckets::new(environment).store();
+    let checked = Buckets::new(environment, BTreeMap::new()).store();
     checked.map(drop).map_err(|error| unusable(environment, error))
 }
 

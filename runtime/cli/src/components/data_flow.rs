@@ -53,6 +53,22 @@ pub(crate) fn of_hook(hook: &LoadedHook) -> Vec<Reason> {
     reasons(&hook.settings.component, &hook.component.identity().abilities())
 }
 
+/// Returns the labels of a program whose imports are not known yet: those of all its grants.
+pub(crate) fn of_program(settings: &ToolSettings) -> DataFlow {
+    total(&reasons_of_program(settings))
+}
+
+/// Returns the grants and secrets of such a program, with the labels of each.
+pub(crate) fn reasons_of_program(settings: &ToolSettings) -> Vec<Reason> {
+    let all = [
+        Ability::Files,
+        Ability::Http,
+        Ability::KeyValue,
+        Ability::Environment,
+    ];
+    reasons(settings, &all)
+}
+
 /// Returns the grants and secrets of a component that its imports can use, with the labels of each. They depend on no other
 /// component, because a session goes on with other components, and calls agents that have others.
 pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Reason> {

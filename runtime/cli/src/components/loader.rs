@@ -11,7 +11,8 @@ use toolcell_core::suggest::nearest;
 use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
-    Component, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox,
+    Component, ComponentKind, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError,
+    Sandbox,
 };
 
 use crate::components::buckets;
@@ -72,6 +73,13 @@ pub(crate) struct LoadedHook {
     pub(crate) hook: Arc<dyn Hook>,
 }
 
+/// Loaded program, ready to be started.
+pub(crate) struct LoadedProgram {
+    pub(crate) component: Component,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) secrets: Secrets,
+}
+
 /// Component loaded for inspection: tools, a hook, or both.
 pub(crate) struct Inspected {
     /// Its tools, if any.
@@ -101,7 +109,15 @@ impl<'a> ComponentLoader<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let mut loader = Self::with(environment, settings, sandbox::start(environment, console)?)?;
+        let limits = settings.buckets.iter();
+        let limits = limits
+            .map(|(name, limits)| (name.clone(), limits.value))
+            .collect();
+        let mut loader = Self::with(
+            environment,
+            settings,
+            sandbox::start(environment, limits, console)?,
+        )?;
         loader.trust = Trust::new(environment, Some(console));
         Ok(loader)
     }
@@ -242,6 +258,27 @@ impl<'a> ComponentLoader<'a> {
         Ok(Inspected { tools, hook })
     }
 
+    /// Loads a program that is to run on, with its policy and its secrets.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be loaded, or is no program.
+    pub(crate) async fn program(&self, settings: &ToolSettings) -> Result<LoadedProgram, Failure> {
+        let settings = &settings.denying(&self.settings.deny);
+        let policy = self.policy(settings)?;
+        let component = self.component(settings).await?;
+        if component.kind() != ComponentKind::Program {
+            let failure = Failure::new(Exit::Config, text!("`{}` is no program", component.label()));
+            return Err(failure
+                .why("it does not export `wasi:cli/run`")
+                .hint("use a component that has tools of its own as `[tools.NAME]`"));
+        }
+        Ok(LoadedProgram {
+            component,
+            policy,
+            secrets: self.secrets_of(settings)?,
+        })
+    }
+
     /// Builds the policy of a component, once all components of the command are found. With `--scratch`, its changes are redirected.
     fn policy(&self, settings: &ToolSettings) -> Result<Arc<Policy>, Failure> {
         let mut policy = settings.policy(self.settings, self.environment)?;
@@ -304,7 +341,11 @@ impl<'a> ComponentLoader<'a> {
 
     /// Puts another component, or none, in the place of one that was loaded, and returns that. Without one, the next use loads
     /// it from its source.
-    pub(crate) fn exchange(&self, settings: &ToolSettings, component: Option<Component>) -> Option<Component> {
+    pub(crate) fn exchange(
+        &self,
+        settings: &ToolSettings,
+        component: Option<Component>,
+    ) -> Option<Component> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(settings);
         match component {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::error_chain;
 use toolcell_sandbox::{CompileCommand, CompileEvent, Compiler, Sandbox, SandboxOptions};
+use toolcell_store::BucketLimits;
 
 use crate::components::buckets::Buckets;
 use crate::environment::{COMPILE_CHILD, Environment, open_files_of_tools};
@@ -18,11 +19,15 @@ pub(crate) const MAX_COMPONENT_BYTES: u64 = 32 << 20;
 /// Maximum number of concurrent cells. One user does not run more, and reserving few speeds up startup.
 const SLOTS: u32 = 64;
 
-/// Starts the sandbox with the user's compile cache.
+/// Starts the sandbox with the user's compile cache, and these limits of buckets.
 ///
 /// # Errors
 /// Returns an error if the engine does not start on this machine.
-pub(crate) fn start(environment: &Environment, console: &Console) -> Result<Sandbox, Failure> {
+pub(crate) fn start(
+    environment: &Environment,
+    buckets: BTreeMap<String, BucketLimits>,
+    console: &Console,
+) -> Result<Sandbox, Failure> {
     let activities = Mutex::new(BTreeMap::new());
     let shown = console.clone();
     let compiler = match &environment.program {
@@ -38,7 +43,7 @@ pub(crate) fn start(environment: &Environment, console: &Console) -> Result<Sand
         cache_dir: environment.cache_dir.clone(),
         slots: SLOTS,
         open_files: open_files_of_tools(),
-        buckets: Some(Arc::new(Buckets::new(environment))),
+        buckets: Some(Arc::new(Buckets::new(environment, buckets))),
         max_component_bytes: MAX_COMPONENT_BYTES,
         on_compile: Some(Arc::new(move |event| {
             let mut activities = activities.lock().unwrap_or_else(PoisonError::into_inner);

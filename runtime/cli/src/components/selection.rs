@@ -85,7 +85,10 @@ pub(crate) async fn load_named(
 }
 
 /// Loads components in this order.
-pub(crate) async fn load_all(loader: &ComponentLoader<'_>, wanted: &[ToolSettings]) -> Result<Vec<Loaded>, Failure> {
+pub(crate) async fn load_all(
+    loader: &ComponentLoader<'_>,
+    wanted: &[ToolSettings],
+) -> Result<Vec<Loaded>, Failure> {
     let mut loaded = Vec::new();
     for settings in wanted {
         loaded.push(loader.load(settings).await?);

@@ -109,7 +109,7 @@ impl Trust {
         let terminals = environment.terminals;
         Self {
             file: file(environment),
-            console: console.filter(|_| terminals.stdin && terminals.stderr).cloned(),
+            console: console.filter(|_| terminals.can_ask()).cloned(),
             notes: console.cloned(),
             asked: Mutex::default(),
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use toolcell_agent::budget::Prices;
 use toolcell_core::{Grant, SecretBinding};
+use toolcell_store::BucketLimits;
 
 use super::budget::{NamedBudget, SourcedBudget};
 use super::file::{FlowRule, ProjectInstructions, RuleTable, SecretTable};
@@ -61,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) deny: Vec<GrantLine>,
     /// Configured hooks, by name.
     pub(crate) hooks: BTreeMap<String, HookSettings>,
+    /// Limits of buckets, by name.
+    pub(crate) buckets: BTreeMap<String, Sourced<BucketLimits>>,
     /// MCP servers, by name.
     pub(crate) mcp: BTreeMap<String, McpSettings>,
     /// Values of flags. Grants and limits among them also apply to components named by a path.

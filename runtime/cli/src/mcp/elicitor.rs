@@ -28,7 +28,9 @@ impl TerminalElicitor {
         let elicitor = Self {
             console: console.clone(),
         };
-        (terminals.stdin && terminals.stderr).then(|| Arc::new(elicitor) as Arc<dyn Elicitor>)
+        terminals
+            .can_ask()
+            .then(|| Arc::new(elicitor) as Arc<dyn Elicitor>)
     }
 }
 

@@ -15,7 +15,7 @@ const MAX_LINES: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockedServer {
-    /// Its command line or address.
+    /// Its command line or address, with the bytes and the grants of its component.
     command: String,
     /// Its tools by their names here.
     tools: BTreeMap<String, LockedDefinition>,
@@ -50,7 +50,7 @@ impl LockedServer {
     pub(crate) fn of(running: &Running) -> Self {
         let tools = running.tools.iter().map(|tool| tool.spec());
         Self {
-            command: running.settings.address(),
+            command: running.identity(),
             tools: tools
                 .map(|spec| (spec.name.to_string(), LockedDefinition::of(spec)))
                 .collect(),
@@ -68,7 +68,7 @@ impl LockedServer {
         if self.command != now.command {
             found.push(Difference {
                 tool: None,
-                what: "its command or address changed".into(),
+                what: "its command, address or grants changed".into(),
                 lines: vec![format!("- {}", self.command), format!("+ {}", now.command)],
             });
         }
@@ -187,7 +187,7 @@ mod tests {
             found,
             [
                 (
-                    line("its command or address changed"),
+                    line("its command, address or grants changed"),
                     vec![line("- x"), line("+ y")]
                 ),
                 (

@@ -3,7 +3,7 @@
 //! A server that does not start is a warning, unless it is required: a run goes on without its tools.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::iter::once;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -11,35 +11,26 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use toolcell_agent::Control;
 use toolcell_core::event::DataFlow;
-use toolcell_core::suggest::nearest;
-use toolcell_core::{Secrets, Tool, ToolError};
-use toolcell_mcp::Identity;
-use toolcell_mcp::client::{
-    Elicitor, Launch, LeftOut, McpServer, Options, PromptInfo, Remote, ServerError, StartError,
-};
+use toolcell_core::{Tool, ToolError};
+use toolcell_mcp::client::{LeftOut, McpServer, PromptInfo};
 use toolcell_sandbox::Digest;
 
+use crate::approval::question;
 use crate::approval::terminal::Known;
-use crate::components::keyring::Keyring;
-use crate::components::loader::Loaded;
+use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::{lock, secrets, tool_lint};
-use crate::config::mcp::{EnvValue, Process, Transport};
+use crate::config::mcp::Transport;
 use crate::config::{McpSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::elicitor::TerminalElicitor;
 use crate::mcp::lock::{Difference, LockedServer};
+use crate::mcp::start::{Started, start};
 use crate::ui::render::Console;
-use crate::ui::terminal::{Own, ShownUrl, Text, text};
+use crate::ui::terminal::{ShownUrl, Text, text};
 
-/// Variables that every server gets: without them most programs do not find their parts.
-const INHERITED: [&str; 2] = ["PATH", "HOME"];
-
-/// Headers for a token, as they are written in the configuration.
-const BEARER: &str = "{ Authorization = { secret = \"NAME\", template = \"Bearer {}\" } }";
-
-/// Maximum length of the output of a failed server that is shown, in characters.
-const MAX_OUTPUT: usize = 1_000;
+/// Maximum number of warnings about the tools of a server at its start, so that they do not scroll away everything else.
+const MAX_WARNINGS: usize = 8;
 
 /// Servers that run. Dropping them ends their processes.
 #[derive(Default)]
@@ -52,6 +43,8 @@ pub(crate) struct Running {
     /// Tools that are offered.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     server: Arc<McpServer>,
+    /// Digest of its component, if it runs in a cell.
+    digest: Option<Digest>,
     /// Lint findings for its descriptions.
     findings: Vec<String>,
 }
@@ -79,10 +72,10 @@ impl Servers {
     pub(crate) async fn start(
         wanted: Vec<McpSettings>,
         components: &[Loaded],
-        settings: &Settings,
-        environment: &Environment,
+        loader: &ComponentLoader<'_>,
         console: &Console,
     ) -> Result<Self, Failure> {
+        let (settings, environment) = (loader.settings, loader.environment);
         if wanted.is_empty() {
             return Ok(Self::default());
         }
@@ -91,7 +84,7 @@ impl Servers {
         let starting = wanted.into_iter().map(|wanted| {
             let (known, elicitor) = (&known, elicitor.clone());
             async move {
-                let started = start(&wanted, known, settings, environment, elicitor).await;
+                let started = start(&wanted, known, loader, elicitor).await;
                 (wanted, started)
             }
         });
@@ -107,7 +100,7 @@ impl Servers {
         let mut servers = Vec::new();
         for (settings, started) in started {
             match started {
-                Ok(server) => servers.push(Running::new(settings, server)),
+                Ok(started) => servers.push(Running::new(settings, started)),
                 Err(failure) if settings.required => {
                     return Err(failure.why(text!("it is required\n{}", settings.origin.point_at())));
                 }
@@ -136,10 +129,15 @@ impl Servers {
     }
 
     /// Facts about each tool that an approval question shows.
-    pub(crate) fn known(&self) -> BTreeMap<String, Known> {
+    pub(crate) fn known(&self, environment: &Environment) -> BTreeMap<String, Known> {
         let known = self.0.iter().flat_map(|running| {
             let tools = running.tools.iter();
-            tools.map(|tool| (tool.spec().name.to_string(), running.known(tool.as_ref())))
+            tools.map(|tool| {
+                (
+                    tool.spec().name.to_string(),
+                    running.known(tool.as_ref(), environment),
+                )
+            })
         });
         known.collect()
     }
@@ -159,21 +157,22 @@ impl Servers {
                 continue;
             };
             let mut withheld: BTreeSet<String> = BTreeSet::new();
+            let mut warnings = Vec::new();
             for Difference { tool, what, lines } in locked.differences(&LockedServer::of(running)) {
                 // A changed command is what the user wrote.
                 let Some(tool) = tool else { continue };
-                console.note(text!(
+                let warning = text!(
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} since `{}` was written",
                     tool,
                     running.settings.name,
                     what,
                     lock::FILE
-                ));
-                for line in lines {
-                    console.note(text!("  {}", line));
-                }
+                );
+                let lines = lines.into_iter().map(|line| text!("  {}", line));
+                warnings.push(once(warning).chain(lines).collect());
                 withheld.insert(tool);
             }
+            warn(&running.settings.name, warnings, console);
             running
                 .tools
                 .retain(|tool| !withheld.contains(tool.spec().name.as_str()));
@@ -211,28 +210,30 @@ impl Servers {
             ..
         } in &mut self.0
         {
-            for left in server.left_out() {
-                console.note(text!(
+            let left_out = server.left_out().iter().map(|left| {
+                vec![text!(
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {}",
                     left.tool,
                     settings.name,
                     left.reason
-                ));
-            }
+                )]
+            });
+            let mut warnings: Vec<_> = left_out.collect();
             tools.retain(|tool| {
                 let name = tool.spec().name.to_string();
                 let Some(owner) = taken.get(&name) else {
                     taken.insert(name, format!("the MCP server `{}`", settings.name));
                     return true;
                 };
-                console.note(text!(
+                warnings.push(vec![text!(
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} has a tool of this name",
                     name,
                     settings.name,
                     owner
-                ));
+                )]);
                 false
             });
+            warn(&settings.name, warnings, console);
         }
     }
 
@@ -250,13 +251,44 @@ impl Servers {
     }
 }
 
+/// Shows the first warnings about tools of a server, each of several lines, and the number of the others.
+fn warn(server: &str, warnings: Vec<Vec<Text>>, console: &Console) {
+    let omitted = warnings.len().saturating_sub(MAX_WARNINGS);
+    for line in warnings.into_iter().take(MAX_WARNINGS).flatten() {
+        console.note(line);
+    }
+    if omitted > 0 {
+        console.note(text!(
+            "{} more warnings about this server; to see all its tools: toolcell mcp test {}",
+            omitted,
+            server
+        ));
+    }
+}
+
 impl Running {
-    pub(crate) fn new(settings: McpSettings, server: Arc<McpServer>) -> Self {
+    pub(crate) fn new(settings: McpSettings, started: Started) -> Self {
+        let Started { server, digest } = started;
         Self {
             settings,
             tools: server.tools(),
             server,
+            digest,
             findings: Vec::new(),
+        }
+    }
+
+    /// Its command line or address, and the bytes and the grants of its component, for the lock file.
+    pub(crate) fn identity(&self) -> String {
+        let address = self.settings.address();
+        match (&self.settings.transport, &self.digest) {
+            (Transport::Cell { component, .. }, Some(digest)) => {
+                let grants: Vec<String> = (component.grants.iter())
+                    .map(|line| line.grant.to_string())
+                    .collect();
+                format!("{address} ({digest}, grants: [{}])", grants.join(", "))
+            }
+            _ => address,
         }
     }
 
@@ -279,7 +311,9 @@ impl Running {
     }
 
     fn offers(&self, tool: &dyn Tool) -> bool {
-        self.tools.iter().any(|offered| offered.spec().name == tool.spec().name)
+        self.tools
+            .iter()
+            .any(|offered| offered.spec().name == tool.spec().name)
     }
 
     /// Tools that are not offered because something is wrong with them.
@@ -300,10 +334,27 @@ impl Running {
             .map(move |tool| (tool.spec().name.to_string(), flow))
     }
 
-    fn known(&self, tool: &dyn Tool) -> Known {
+    fn known(&self, tool: &dyn Tool, environment: &Environment) -> Known {
         let settings = &self.settings;
         let digest = |value: serde_json::Value| Digest::of(value.to_string().as_bytes());
         let (what, access, reach) = match &settings.transport {
+            Transport::Cell { component, arguments } => {
+                let grants: Vec<String> = (component.grants.iter())
+                    .map(|line| line.grant.to_string())
+                    .collect();
+                let digest = self.digest.map(|digest| digest.to_string());
+                let reach = (component.grants.iter()).map(|line| question::of_grant(line, environment));
+                let reach = match component.grants.is_empty() {
+                    true => "compute and keep what it is sent: it is an MCP server in a cell, without grants"
+                        .into(),
+                    false => text!("as an MCP server in a cell: {}", Text::join(reach, "; ")),
+                };
+                (
+                    json!([digest, arguments, tool.spec()]),
+                    json!([grants, settings.flow]),
+                    reach,
+                )
+            }
             Transport::Process(process) => {
                 let env: Vec<&String> = process.env.keys().collect();
                 (
@@ -335,145 +386,6 @@ impl Running {
             findings: self.findings.clone(),
         }
     }
-}
-
-/// Starts a server, or connects to it. Its questions go to `elicitor`, and are refused without one.
-///
-/// # Errors
-/// Returns an error that says what the server lacks or did, with a hint for the user.
-pub(crate) async fn start(
-    server: &McpSettings,
-    known: &Secrets,
-    settings: &Settings,
-    environment: &Environment,
-    elicitor: Option<Arc<dyn Elicitor>>,
-) -> Result<Arc<McpServer>, Failure> {
-    let secrets = secrets_of(server, known, settings)
-        .map_err(|failure| failure.why(text!("it is for the MCP server `{}`", server.name)))?;
-    let options = Options {
-        only: server.only.clone(),
-        except: server.except.clone(),
-        start_timeout: server.start_timeout,
-        call_timeout: server.call_timeout,
-        trusts_annotations: server.trusts_annotations,
-        redactor: secrets.redactor(),
-        elicitor,
-        ..Options::new(server.name.as_str())
-    };
-    let identity = Identity {
-        name: "toolcell".into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        instructions: None,
-    };
-    match &server.transport {
-        Transport::Process(process) => {
-            let fail = || {
-                Failure::new(
-                    Exit::Config,
-                    text!("the MCP server `{}` did not start", server.name),
-                )
-            };
-            let program = process.program.clone().ok_or_else(|| {
-                fail()
-                    .why(text!("there is no program `{}` in PATH", process.command))
-                    .hint("install it, or set `command` to its path")
-            })?;
-            let launch = Launch {
-                program,
-                arguments: process.arguments.iter().map(OsString::from).collect(),
-                environment: variables(process, &secrets, environment),
-                directory: process.directory.clone(),
-            };
-            let started = McpServer::start(launch, options, identity).await;
-            started.map_err(|StartError { error, output }| {
-                let failure = fail().because(error);
-                let failure = match output.as_str() {
-                    "" => failure,
-                    output => failure.why(text!("it wrote: {}", output).excerpt(MAX_OUTPUT)),
-                };
-                failure.hint(text!("to see it alone: {}", process.command_line()))
-            })
-        }
-        Transport::Http { url, headers, plain } => {
-            let fail = || {
-                Failure::new(
-                    Exit::Config,
-                    text!("the MCP server `{}` cannot be used", server.name),
-                )
-            };
-            let values = headers.iter().filter_map(|(name, value)| {
-                let value = value.with(|secret| secrets.get(secret).map(|value| value.expose()));
-                Some((name.clone(), value?))
-            });
-            let mut remote = Remote::new(url, values).map_err(|error| fail().because(error))?;
-            if *plain {
-                remote = remote.plain();
-            }
-            let connected = McpServer::over_http(remote, options, identity).await;
-            connected.map_err(|StartError { error, .. }| {
-                let hint = hint_over_http(&error, server);
-                fail().because(error).hints(hint)
-            })
-        }
-    }
-}
-
-/// Action of the user after a server over HTTP refused the client.
-fn hint_over_http(error: &ServerError, server: &McpSettings) -> Option<Text> {
-    Some(match error {
-        ServerError::Unauthorized if server.secrets().next().is_some() => text!(
-            "replace the secret by a valid one; if the server wants it after a word: headers = {}",
-            Own(BEARER)
-        ),
-        ServerError::Unauthorized => text!(
-            "store a token as a secret, and add to [mcp.{}]: headers = {}",
-            server.name,
-            Own(BEARER)
-        ),
-        ServerError::Redirected(_) => "set `url` to the address that the operator of the server gives".into(),
-        ServerError::Unreachable(_) => "check `url`, and the connection to its host".into(),
-        ServerError::Status {
-            status: 404 | 405, ..
-        } if server.transport.kind() == "plain" => {
-            "check the path of `url`: the plain endpoints are `tools/list` and `tools/call` below it".into()
-        }
-        ServerError::Status {
-            status: 404 | 405, ..
-        } => "check the path of `url`, which often ends with /mcp".into(),
-        _ => return None,
-    })
-}
-
-/// Adds the secrets of the server that are in the keyring, and refuses one without a value.
-fn secrets_of(server: &McpSettings, known: &Secrets, settings: &Settings) -> Result<Secrets, Failure> {
-    let secrets = secrets::with_keyring(known, settings, server.secrets(), &Keyring::of_system())?;
-    let Some(missing) = server.secrets().find(|name| secrets.get(name).is_none()) else {
-        return Ok(secrets);
-    };
-    let failure = Failure::new(Exit::Config, text!("the secret `{}` has no value", missing));
-    let names: Vec<&str> = settings.secrets.keys().map(String::as_str).collect();
-    Err(
-        match (names.contains(&missing), nearest(missing, &names).first()) {
-            (false, Some(near)) => failure.hint(text!("did you mean `{}`?", near)),
-            (false, None) => failure.hint(text!("say where it is: [secrets.{}] env = \"VARIABLE\"", missing)),
-            (true, _) => failure.hint("set its variable, or store it in its file"),
-        },
-    )
-}
-
-/// The whole environment of a server.
-fn variables(server: &Process, secrets: &Secrets, environment: &Environment) -> Vec<(String, OsString)> {
-    let inherited = INHERITED
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), environment.var_os(name)?)));
-    let own = server.env.iter().filter_map(|(name, value)| {
-        let value = match value {
-            EnvValue::Text(text) => text.as_str(),
-            EnvValue::Secret(name) => secrets.get(&name.secret)?.expose(),
-        };
-        Some((name.clone(), OsString::from(value)))
-    });
-    inherited.chain(own).collect()
 }
 
 /// Waits for Ctrl-C or SIGTERM.

@@ -142,7 +142,9 @@ pub(crate) fn of_content(
         match part {
             Content::Text { .. } => draft.content.push(part),
             Content::Blob(blob) => draft.attach("prompt", blob.data, console)?,
-            Content::Link(link) => draft.content.push(Content::text(format!("[a link to {}]", link.uri))),
+            Content::Link(link) => draft
+                .content
+                .push(Content::text(format!("[a link to {}]", link.uri))),
         }
     }
     draft.files(files, environment, console)?;

@@ -38,7 +38,7 @@ pub(crate) async fn open(
     console: &Console,
 ) -> Result<Option<Continued>, Failure> {
     let terminals = environment.terminals;
-    let is_attended = terminals.stdin && terminals.stderr;
+    let is_attended = terminals.can_ask();
     let mut recorded = Recorded::new(console);
     let (mut id, mut is_shown) = (id, false);
     loop {

@@ -2,8 +2,8 @@
 
 use toolcell_agent::TurnStart;
 use toolcell_agent::{Agent, AgentError, Session, TurnReport};
-use toolcell_core::event::{Event, EventSink, TurnOutcome};
 use toolcell_core::StoreError;
+use toolcell_core::event::{Event, EventSink, TurnOutcome};
 
 use crate::agent::setup::AgentSetup;
 use crate::environment::Environment;

@@ -85,6 +85,7 @@ impl Redactor {
             server,
             agent: _,
             needed_memory: _,
+            server_in_cell: _,
         } = receipt;
         server.iter_mut().for_each(|server| self.string(server));
         hosts.iter_mut().for_each(|host| self.string(host));

@@ -47,10 +47,13 @@ pub struct Receipt {
     /// Number of entries omitted from the lists above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
-    /// Name of the MCP server that ran the call, outside of every cell: fuel, CPU time and memory are unknown and 0, and
+    /// Name of the MCP server that ran the call, outside of the cells of calls: fuel, CPU time and memory are unknown and 0, and
     /// nothing is known of files and hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// True if that server runs in a cell of its own, from its start to its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub server_in_cell: bool,
     /// Resource use of the agent, if the tool runs one. Its fuel, bytes, hosts and files are the totals of its own
     /// calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +164,7 @@ impl Receipt {
             denials,
             omitted,
             server,
+            server_in_cell,
             agent,
         } = other;
         for (sum, next) in [
@@ -189,6 +193,10 @@ impl Receipt {
         for denial in denials {
             self.note_denial(denial);
         }
+        self.server_in_cell = match &self.server {
+            Some(_) => self.server_in_cell,
+            None => server_in_cell,
+        };
         self.server = self.server.take().or(server);
         self.agent = match (self.agent.take(), agent) {
             (Some(mut sum), Some(next)) => {

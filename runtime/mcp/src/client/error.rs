@@ -22,6 +22,9 @@ pub enum ServerError {
         #[source]
         source: Arc<std::io::Error>,
     },
+    /// The server inside of this process could not be started.
+    #[error("{0}")]
+    InProcess(String),
     /// The server closed its output, or could not be written to.
     #[error("the server ended{}", status.as_ref().map_or_else(String::new, |status| format!(" ({status})")))]
     Ended {
@@ -110,6 +113,7 @@ impl ServerError {
             | Self::Invalid { reason: text, .. }
             | Self::Version(text)
             | Self::Unreachable(text)
+            | Self::InProcess(text)
             | Self::Ended { status: Some(text) } => *text = excerpt(text, redactor),
             // Without words of the server.
             Self::Spawn { .. }
@@ -177,7 +181,7 @@ impl ServerError {
                     "the MCP server `{server}` ended during the call; whether the call had an effect is unknown"
                 ),
             },
-            Self::Spawn { .. } | Self::Version(_) => ToolError::Unavailable {
+            Self::Spawn { .. } | Self::InProcess(_) | Self::Version(_) => ToolError::Unavailable {
                 message: format!("the MCP server `{server}` could not be started"),
             },
             Self::Unreachable(_) => ToolError::Unavailable {

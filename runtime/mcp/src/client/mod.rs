@@ -46,7 +46,7 @@ pub use http::{MAX_STREAM_BYTES, Remote, RemoteError, check_header_name, check_u
 pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
 pub use message::MAX_REQUEST_ID;
 pub use pending::MAX_UNASKED;
-pub use process::{Launch, MAX_OUTPUT_TAIL, end_all_processes};
+pub use process::{ByteStream, InProcessServer, Launch, MAX_OUTPUT_TAIL, OutputTail, end_all_processes};
 pub use resources::{MAX_ENTRIES, MAX_LIST_BYTES, PromptInfo};
 pub use server::{MAX_RESTART_DELAY, MAX_TIMEOUT, McpServer, Options, RESTART_DELAY, StartError};
 pub use session::{MAX_PAGES, MAX_ROUNDS};

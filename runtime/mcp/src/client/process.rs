@@ -1,5 +1,6 @@
-//! The process of a server, in a process group of its own.
+//! The process of a server, in a process group or a session of its own, or a server inside of this process.
 
+use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::task::JoinHandle;
 use toolcell_core::redact::Redactor;
@@ -53,6 +55,9 @@ pub struct Launch {
     pub environment: Vec<(String, OsString)>,
     /// Its working directory.
     pub directory: PathBuf,
+    /// Program, with its first argument, that starts the program in its remaining arguments in a session of its own
+    /// (setsid(2)), so that it has no controlling terminal. Without it, the server is only in a process group of its own.
+    pub new_session: Option<(PathBuf, OsString)>,
 }
 
 /// The process of a server. Dropping it ends its process group.
@@ -70,7 +75,20 @@ impl Launch {
             program: self.program.display().to_string(),
             source: Arc::new(source),
         };
-        let mut child = Command::new(&self.program)
+        let mut command = match &self.new_session {
+            // The leader of a process group cannot start a session, which brings a group of its own.
+            Some((starter, first)) => {
+                let mut command = Command::new(starter);
+                command.arg(first).arg(&self.program);
+                command
+            }
+            None => {
+                let mut command = Command::new(&self.program);
+                command.process_group(0);
+                command
+            }
+        };
+        let mut child = command
             .args(&self.arguments)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -78,7 +96,6 @@ impl Launch {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
@@ -102,7 +119,7 @@ impl Launch {
         Ok(Streams {
             input: Box::new(input.ok_or_else(missing)?),
             output: Box::new(output.ok_or_else(missing)?),
-            process: Some(process),
+            program: Some(ServerProgram::Process(process)),
         })
     }
 }
@@ -158,6 +175,84 @@ impl Drop for Process {
         self.kill();
         if let Some(reader) = &self.reader {
             reader.abort();
+        }
+    }
+}
+
+/// Server that runs inside of this process.
+pub struct InProcessServer {
+    /// Its output to read, and its input to write.
+    pub stream: Box<dyn ByteStream>,
+    /// Ends the server when it is dropped.
+    pub guard: Box<dyn Any + Send + Sync>,
+    /// The end of what it writes to its standard error.
+    pub errors: OutputTail,
+}
+
+/// Stream in both directions.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for S {}
+
+/// The end of an output, of at most [`MAX_OUTPUT_TAIL`] bytes.
+#[derive(Clone, Default)]
+pub struct OutputTail(Arc<Mutex<Tail>>);
+
+impl OutputTail {
+    /// Adds a line.
+    pub fn push(&self, line: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).text()
+    }
+}
+
+/// A server that was started: a process, or one inside of this one. Dropping it ends it.
+pub(super) enum ServerProgram {
+    Process(Process),
+    InProcess(Box<dyn Any + Send + Sync>, OutputTail),
+}
+
+impl ServerProgram {
+    /// Ends a program whose output was closed. Returns its exit status, and the end of its standard error.
+    pub(super) async fn after_end(self) -> (Option<String>, String) {
+        match self {
+            Self::Process(process) => process.after_end().await,
+            Self::InProcess(_guard, errors) => {
+                // What it says about its end comes with its end.
+                tokio::time::sleep(EXIT_GRACE).await;
+                (None, errors.text())
+            }
+        }
+    }
+
+    /// Ends a program whose input was closed.
+    pub(super) async fn end(self) {
+        match self {
+            Self::Process(process) => process.end().await,
+            Self::InProcess(guard, _) => drop(guard),
+        }
+    }
+
+    /// The end of what it wrote to its standard error.
+    pub(super) fn tail(&self) -> String {
+        match self {
+            Self::Process(process) => process.tail(),
+            Self::InProcess(_, errors) => errors.text(),
+        }
+    }
+}
+
+impl InProcessServer {
+    /// Returns its streams as those of a process.
+    pub(super) fn streams(self) -> Streams {
+        let (input, output) = tokio::io::split(self.stream);
+        Streams {
+            input: Box::new(input),
+            output: Box::new(output),
+            program: Some(ServerProgram::InProcess(self.guard, self.errors)),
         }
     }
 }

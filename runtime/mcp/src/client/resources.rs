@@ -382,6 +382,7 @@ mod tests {
                 json!({"prompts": [
                     {"name": "review", "description": "Reviews.", "arguments": [{"name": "file", "required": true}, {"name": "by"}, 7]},
                     {"title": "without a name"},
+                    {"name": "many", "arguments": vec![json!({"name": "a"}); MAX_ARGUMENTS + 1]},
                     {"name": "x".repeat(2_000)},
                 ]}),
             )],
@@ -401,8 +402,9 @@ mod tests {
             description: "Reviews.".into(),
             arguments: vec![("file".into(), true), ("by".into(), false)],
         };
-        assert_eq!((&prompts[0], prompts.len()), (&review, 2));
-        assert!(prompts[1].name.len() < 1_100);
+        assert_eq!((&prompts[0], prompts.len()), (&review, 3));
+        assert_eq!(prompts[1].arguments.len(), MAX_ARGUMENTS);
+        assert!(prompts[2].name.len() < 1_100);
         let reader = server.prompt_reader().unwrap();
         let call = toolcell_core::ToolCall {
             id: "1".into(),

@@ -18,7 +18,7 @@ use super::elicitation::{Asking, Elicitor, Stopwatch};
 use super::error::ServerError;
 use super::http::{Endpoint, Remote};
 use super::link::Link;
-use super::process::{Launch, Process};
+use super::process::{InProcessServer, Launch, ServerProgram};
 use super::session::Session;
 use super::tool::ServerTool;
 use crate::server::Identity;
@@ -51,6 +51,8 @@ pub struct Options {
     pub call_timeout: Duration,
     /// True if its annotations are taken as hints.
     pub trusts_annotations: bool,
+    /// True if it runs in a cell, for the receipts of its calls.
+    pub in_cell: bool,
     /// Removes the secrets that the server got from what it returns.
     pub redactor: Redactor,
     /// Asks the user on behalf of the server; `None` refuses its questions.
@@ -67,6 +69,7 @@ impl Options {
             start_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_secs(60),
             trusts_annotations: false,
+            in_cell: false,
             redactor: Secrets::default().redactor(),
             elicitor: None,
         }
@@ -82,7 +85,7 @@ impl Options {
 pub(super) struct Streams {
     pub(super) input: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) output: Box<dyn AsyncWrite + Send + Unpin>,
-    pub(super) process: Option<Process>,
+    pub(super) program: Option<ServerProgram>,
 }
 
 /// Connection to a server.
@@ -132,7 +135,7 @@ struct State {
 
 struct Live {
     session: Session,
-    process: StdMutex<Option<Process>>,
+    program: StdMutex<Option<ServerProgram>>,
 }
 
 impl McpServer {
@@ -152,6 +155,22 @@ impl McpServer {
             identity,
         )
         .await
+    }
+
+    /// Starts a server inside of this process, such as in a cell, and reads the definitions of its tools.
+    ///
+    /// # Errors
+    /// As [`McpServer::start`].
+    pub async fn in_process(
+        start: impl Fn() -> Result<InProcessServer, String> + Send + Sync + 'static,
+        options: Options,
+        identity: Identity,
+    ) -> Result<Arc<Self>, StartError> {
+        let connect = move || {
+            let server = start().map_err(ServerError::InProcess)?;
+            Ok(Connection::Streams(server.streams()))
+        };
+        Self::connect(Box::new(connect), options, identity).await
     }
 
     /// Connects to a server over HTTP, and reads the definitions of its tools.
@@ -232,9 +251,9 @@ impl McpServer {
         if let Some(live) = live {
             live.session.link.end_session().await;
             live.session.link.close(ServerError::Ended { status: None });
-            let process = live.take_process();
-            if let Some(process) = process {
-                process.end().await;
+            let program = live.take_program();
+            if let Some(program) = program {
+                program.end().await;
             }
         }
     }
@@ -267,10 +286,10 @@ impl McpServer {
             output: String::new(),
         })?;
         let (asking, redactor) = (self.asking.clone(), &self.options.redactor);
-        let (link, process) = match connection {
+        let (link, program) = match connection {
             Connection::Streams(streams) => {
                 let link = Link::start(streams.input, streams.output, asking, redactor.clone());
-                (link, streams.process)
+                (link, streams.program)
             }
             Connection::Http(endpoint) => (Link::over_http(endpoint, asking, redactor.clone()), None),
         };
@@ -282,10 +301,10 @@ impl McpServer {
         };
         match opened.await {
             Ok((session, definitions, left_out)) => {
-                let process = StdMutex::new(process);
-                Ok((Live { session, process }, definitions, left_out))
+                let program = StdMutex::new(program);
+                Ok((Live { session, program }, definitions, left_out))
             }
-            Err(error) => Err(failed(error, process).await),
+            Err(error) => Err(failed(error, program).await),
         }
     }
 
@@ -468,24 +487,24 @@ impl Drop for Unread<'_> {
 }
 
 impl Live {
-    fn take_process(&self) -> Option<Process> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_program(&self) -> Option<ServerProgram> {
+        self.program.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Adds what the process tells about its end.
-async fn failed(error: ServerError, process: Option<Process>) -> StartError {
-    match (error, process) {
-        (ServerError::Ended { .. }, Some(process)) => {
-            let (status, output) = process.after_end().await;
+/// Adds what the program tells about its end.
+async fn failed(error: ServerError, program: Option<ServerProgram>) -> StartError {
+    match (error, program) {
+        (ServerError::Ended { .. }, Some(program)) => {
+            let (status, output) = program.after_end().await;
             StartError {
                 error: ServerError::Ended { status },
                 output,
             }
         }
-        (error, process) => StartError {
+        (error, program) => StartError {
             error,
-            output: process.map(|process| process.tail()).unwrap_or_default(),
+            output: program.map(|program| program.tail()).unwrap_or_default(),
         },
     }
 }

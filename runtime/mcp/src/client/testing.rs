@@ -115,7 +115,7 @@ impl Scripted {
             Ok(Connection::Streams(Streams {
                 input: Box::new(input),
                 output: Box::new(output),
-                process: None,
+                program: None,
             }))
         };
         McpServer::connect(Box::new(connect), options, identity()).await

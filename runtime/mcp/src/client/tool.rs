@@ -54,6 +54,7 @@ impl Tool for ServerTool {
                 receipt: Receipt {
                     bytes_in: Value::Object(call.arguments.clone()).to_string().len() as u64,
                     server: Some(self.server.name().to_owned()),
+                    server_in_cell: self.server.options.in_cell,
                     ..Receipt::default()
                 },
                 stopwatch: Stopwatch::start(self.server.asking.clone()),

@@ -1,7 +1,7 @@
 //! State that all connections of a server share: its tools, its description, and the observer of its calls.
 
-use std::sync::{Arc, PoisonError, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 use toolcell_core::tool::LogLine;
@@ -71,7 +71,10 @@ impl ServerState {
 
     /// Returns the tools that are offered now.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.catalog
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Offers other tools, and tells the clients if their list differs. Calls in progress keep theirs.

@@ -47,7 +47,10 @@ async fn session_has_the_requested_version_or_the_newest() {
         let result = client.initialize(requested).await;
         assert_eq!(result["protocolVersion"], expected);
         assert_eq!(result["serverInfo"]["name"], "test");
-        assert_eq!(result["capabilities"], json!({"tools": {"listChanged": true}, "logging": {}}));
+        assert_eq!(
+            result["capabilities"],
+            json!({"tools": {"listChanged": true}, "logging": {}})
+        );
         let again = json!({"protocolVersion": requested, "capabilities": {}});
         assert_eq!(code(&client.ask(1, "initialize", again).await), -32600);
     }

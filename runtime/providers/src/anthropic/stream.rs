@@ -103,22 +103,19 @@ impl MessagesDecoder {
     /// Counts are cumulative; omitted ones keep their value.
     fn count(&mut self, counted: &Value) {
         let mut usage = self.usage.unwrap_or_default();
-        let field = |name: &str| counted.get(name).and_then(Value::as_u64);
+        let field = |pointer: &str| framing::count(counted, pointer);
         let fresh = usage
             .input
             .saturating_sub(usage.cache_read)
             .saturating_sub(usage.cache_write);
-        usage.cache_read = field("cache_read_input_tokens").unwrap_or(usage.cache_read);
-        usage.cache_write = field("cache_creation_input_tokens").unwrap_or(usage.cache_write);
-        usage.input = field("input_tokens")
+        usage.cache_read = field("/cache_read_input_tokens").unwrap_or(usage.cache_read);
+        usage.cache_write = field("/cache_creation_input_tokens").unwrap_or(usage.cache_write);
+        usage.input = field("/input_tokens")
             .unwrap_or(fresh)
             .saturating_add(usage.cache_read)
             .saturating_add(usage.cache_write);
-        usage.output = field("output_tokens").unwrap_or(usage.output);
-        usage.reasoning = counted
-            .pointer("/output_tokens_details/thinking_tokens")
-            .and_then(Value::as_u64)
-            .unwrap_or(usage.reasoning);
+        usage.output = field("/output_tokens").unwrap_or(usage.output);
+        usage.reasoning = field("/output_tokens_details/thinking_tokens").unwrap_or(usage.reasoning);
         self.usage = Some(usage);
     }
 

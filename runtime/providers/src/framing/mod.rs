@@ -10,7 +10,7 @@ use toolcell_core::provider::ProviderErrorKind;
 
 use lines::Lines;
 use sse::Sse;
-pub(crate) use value::parse;
+pub(crate) use value::{count, parse};
 
 /// Maximum length of a line, in bytes. A picture in base64 fits; a server that never ends a line cannot exhaust memory.
 pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;

@@ -23,6 +23,17 @@ pub(crate) fn parse(text: &str) -> Result<Value, ValueError> {
     Ok(serde_json::from_str(text)?)
 }
 
+/// Returns the number of tokens at a path (JSON Pointer, RFC 6901), or `None` if there is none. A number beyond
+/// 64 bits becomes the greatest that fits, so that a budget never takes a huge number for none.
+pub(crate) fn count(value: &Value, pointer: &str) -> Option<u64> {
+    let number = value.pointer(pointer)?;
+    // The conversion of a float saturates.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let rounded = |float: f64| float as u64;
+    let float = || number.as_f64().filter(|float| *float >= 0.0);
+    number.as_u64().or_else(|| float().map(rounded))
+}
+
 /// Upper bound of the number of values in a JSON text: each but the first follows a comma or an opening bracket.
 fn values_at_most(text: &[u8]) -> usize {
     let (mut values, mut is_string, mut is_escaped) = (1, false, false);
@@ -49,6 +60,24 @@ mod tests {
         assert!(matches!(parse(&list(MAX_VALUES + 1)), Err(ValueError::TooMany)));
         let objects = format!("{{\"x\":[{}0]}}", "{\"a\":0},".repeat(MAX_VALUES / 2));
         assert!(matches!(parse(&objects), Err(ValueError::TooMany)));
+    }
+
+    #[test]
+    fn token_counts_are_the_nearest_that_fit() {
+        let usage = parse(r#"{"a":{"b":7},"huge":1e30,"over":18446744073709551616,"half":2.5,"less":-3,"text":"9"}"#);
+        let usage = usage.unwrap();
+        let expected = [
+            ("/a/b", Some(7)),
+            ("/huge", Some(u64::MAX)),
+            ("/over", Some(u64::MAX)),
+            ("/half", Some(2)),
+            ("/less", None),
+            ("/text", None),
+            ("/none", None),
+        ];
+        for (pointer, tokens) in expected {
+            assert_eq!(count(&usage, pointer), tokens, "{pointer}");
+        }
     }
 
     #[test]

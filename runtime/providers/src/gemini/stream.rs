@@ -30,13 +30,13 @@ struct Counts {
 impl Counts {
     fn add(&mut self, counted: &Value) {
         for (count, name) in [
-            (&mut self.prompt, "promptTokenCount"),
-            (&mut self.tool_prompt, "toolUsePromptTokenCount"),
-            (&mut self.cached, "cachedContentTokenCount"),
-            (&mut self.candidates, "candidatesTokenCount"),
-            (&mut self.thoughts, "thoughtsTokenCount"),
+            (&mut self.prompt, "/promptTokenCount"),
+            (&mut self.tool_prompt, "/toolUsePromptTokenCount"),
+            (&mut self.cached, "/cachedContentTokenCount"),
+            (&mut self.candidates, "/candidatesTokenCount"),
+            (&mut self.thoughts, "/thoughtsTokenCount"),
         ] {
-            *count = counted.get(name).and_then(Value::as_u64).or(*count);
+            *count = framing::count(counted, name).or(*count);
         }
     }
 

@@ -74,11 +74,11 @@ impl Decoder for OllamaDecoder {
             return Ok(DecoderState::Open);
         }
         self.stop = data.get("done_reason").and_then(Value::as_str).map(str::to_owned);
-        let count = |name: &str| data.get(name).and_then(Value::as_u64);
-        if count("prompt_eval_count").is_some() || count("eval_count").is_some() {
+        let count = |name: &str| framing::count(&data, name);
+        if count("/prompt_eval_count").is_some() || count("/eval_count").is_some() {
             self.usage = Some(Usage {
-                input: count("prompt_eval_count").unwrap_or(0),
-                output: count("eval_count").unwrap_or(0),
+                input: count("/prompt_eval_count").unwrap_or(0),
+                output: count("/eval_count").unwrap_or(0),
                 ..Usage::default()
             });
         }

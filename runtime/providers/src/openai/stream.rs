@@ -276,7 +276,7 @@ fn join_detail(details: &mut Vec<Value>, piece: &Value) {
 }
 
 fn usage(value: &Value) -> Usage {
-    let count = |path: &str| value.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    let count = |path: &str| framing::count(value, path).unwrap_or(0);
     Usage {
         input: count("/prompt_tokens"),
         cache_read: count("/prompt_tokens_details/cached_tokens").max(count("/prompt_cache_hit_tokens")),

@@ -148,7 +148,7 @@ impl ResponsesDecoder {
             _ => StopReason::Complete,
         };
         if let Some(counted) = response.get("usage").filter(|u| u.is_object()) {
-            let count = |path: &str| counted.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+            let count = |path: &str| framing::count(counted, path).unwrap_or(0);
             self.usage = Some(Usage {
                 input: count("/input_tokens"),
                 cache_read: count("/input_tokens_details/cached_tokens"),

@@ -25,6 +25,7 @@ use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS};
 use crate::files::{self, Files, FilesView};
 use crate::keyvalue::{self, Buckets, KeyValueView};
 use crate::program::capture::Capture;
+use crate::program::service::Pipes;
 
 /// State of one store.
 ///
@@ -55,8 +56,16 @@ pub(crate) struct CellState {
 /// Input of a program.
 struct ProgramInput {
     arguments: Vec<String>,
-    stdin: Bytes,
+    streams: ProgramStreams,
     _memory: Reservation,
+}
+
+/// Standard input of a program, and its standard output if that is not kept.
+enum ProgramStreams {
+    /// The whole input.
+    Given(Bytes),
+    /// Of a program that runs on, until its context takes them.
+    Pipes(Option<Pipes>),
 }
 
 impl CellState {
@@ -119,7 +128,26 @@ impl CellState {
         self.output.capture(Capture::new(output, self.account.empty()));
         self.program = Some(ProgramInput {
             arguments,
-            stdin,
+            streams: ProgramStreams::Given(stdin),
+            _memory: memory,
+        });
+        Ok(())
+    }
+
+    /// Gives a program that runs on its arguments, of which the first is its name, and its streams, whose buffers take
+    /// `buffers` bytes. Its standard error is logged.
+    pub(crate) fn start_service(
+        &mut self,
+        arguments: Vec<String>,
+        pipes: Pipes,
+        buffers: u64,
+    ) -> Result<(), OutOfMemory> {
+        let texts: usize = arguments.iter().map(String::len).sum();
+        let bytes = texts + size_of_val(arguments.as_slice());
+        let memory = self.account.reserve(bytes as u64 + buffers)?;
+        self.program = Some(ProgramInput {
+            arguments,
+            streams: ProgramStreams::Pipes(Some(pipes)),
             _memory: memory,
         });
         Ok(())
@@ -159,7 +187,7 @@ impl CellState {
     fn random(&mut self) -> RandomView<'_> {
         self.settle();
         RandomView {
-            random: wasi(&mut self.wasi, &self.output, self.program.as_ref()).random(),
+            random: wasi(&mut self.wasi, &self.output, self.program.as_mut()).random(),
             in_flight: &mut self.in_flight,
         }
     }
@@ -184,7 +212,7 @@ impl WasiView for CellState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let open = self.settle();
         WasiCtxView {
-            ctx: wasi(&mut self.wasi, &self.output, self.program.as_ref()),
+            ctx: wasi(&mut self.wasi, &self.output, self.program.as_mut()),
             table: if open { &mut self.table } else { &mut self.closed },
         }
     }
@@ -205,7 +233,7 @@ impl WasiHttpView for CellState {
 fn wasi<'a>(
     context: &'a mut Option<Box<WasiCtx>>,
     output: &GuestOutput,
-    program: Option<&ProgramInput>,
+    program: Option<&mut ProgramInput>,
 ) -> &'a mut WasiCtx {
     context.get_or_insert_with(|| {
         let stream = |source| GuestStdio {
@@ -219,8 +247,14 @@ fn wasi<'a>(
             .allow_udp(false)
             .allow_ip_name_lookup(false)
             .max_random_size(MAX_RANDOM);
-        if let Some(program) = program {
-            wasi.stdin(MemoryInputPipe::new(program.stdin.clone()));
+        match program.map(|program| &mut program.streams) {
+            Some(ProgramStreams::Given(stdin)) => _ = wasi.stdin(MemoryInputPipe::new(stdin.clone())),
+            Some(ProgramStreams::Pipes(pipes)) => {
+                if let Some(Pipes { stdin, stdout }) = pipes.take() {
+                    wasi.stdin(stdin).stdout(stdout);
+                }
+            }
+            None => {}
         }
         Box::new(wasi.build())
     })

@@ -5,6 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW_1, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as COMMAND,
@@ -13,12 +14,16 @@ use wasi_preview1_component_adapter_provider::{
 use wasmparser::Payload;
 use wit_component::ComponentEncoder;
 
+use crate::cell::failure::cut;
 use crate::component::Digest;
 use crate::error::LoadError;
 use crate::load::preflight;
 
 /// Prefix of the sections in which a toolchain leaves the types of the component that a module is meant for.
 const COMPONENT_TYPE: &str = "component-type";
+
+/// Maximum length of the reason of a refusal, in bytes.
+const MAX_REASON: usize = 500;
 
 /// Function that runs a program.
 const START: &str = "_start";
@@ -48,11 +53,21 @@ struct Module {
     has_component_type: bool,
 }
 
-/// Makes a component of a core module.
+/// Adapter for a kind of module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Adapter {
+    /// For a program.
+    Command,
+    /// For functions.
+    Reactor,
+}
+
+/// Checks a core module, without decoding what it says about the component that it is meant for, and returns its adapter.
 ///
 /// # Errors
 /// If the module has too many parts, imports anything but preview 1, or is neither a program nor meant to be a component.
-pub(crate) fn adapt(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
+pub(crate) fn check(bytes: &[u8]) -> Result<Adapter, LoadError> {
     let mut module = Module::default();
     preflight::scan_module(bytes, |payload| module.note(payload))?;
     if !module.has_component_type {
@@ -65,8 +80,23 @@ pub(crate) fn adapt(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
             return Err(LoadError::CoreModule);
         }
     }
-    let adapter = if module.is_program { COMMAND } else { REACTOR };
-    // The encoder reads what anybody may have written.
+    Ok(if module.is_program {
+        Adapter::Command
+    } else {
+        Adapter::Reactor
+    })
+}
+
+/// Makes a component of a core module that was checked. The encoder is not hardened: a small module can take gigabytes and
+/// minutes, as in the compiler.
+///
+/// # Errors
+/// If the module does not fit the adapter.
+pub(crate) fn encode(bytes: &[u8], adapter: Adapter) -> Result<Vec<u8>, LoadError> {
+    let adapter = match adapter {
+        Adapter::Command => COMMAND,
+        Adapter::Reactor => REACTOR,
+    };
     let encoded = std::panic::catch_unwind(AssertUnwindSafe(|| {
         ComponentEncoder::default()
             .module(bytes)?
@@ -77,7 +107,7 @@ pub(crate) fn adapt(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
     match encoded {
         Ok(Ok(component)) => Ok(component),
         Ok(Err(error)) => Err(LoadError::NotAdapted {
-            reason: super::super::cell::failure::cut(format!("{error:#}"), 500),
+            reason: cut(format!("{error:#}"), MAX_REASON),
         }),
         Err(_) => Err(LoadError::NotAdapted {
             reason: "the adapter failed unexpectedly".into(),
@@ -114,6 +144,10 @@ impl Module {
 mod tests {
     use super::*;
     use crate::load::complexity::MAX_FUNCTIONS;
+
+    fn adapt(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
+        encode(bytes, check(bytes)?)
+    }
 
     fn module(text: &str) -> Result<Vec<u8>, LoadError> {
         adapt(&wat::parse_str(text).unwrap())

@@ -3,6 +3,7 @@
 //! A program is one tool. It is given arguments and a standard input, and its result is the exit code with both streams.
 
 pub(crate) mod capture;
+pub(crate) mod service;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,7 @@
 mod read;
 mod write;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,9 +62,11 @@ CREATE INDEX listed ON pairs (bucket, number);
 pub struct SqliteBuckets {
     threads: Arc<Threads<Write>>,
     limits: BucketLimits,
+    /// Limits of single buckets, by name.
+    named: BTreeMap<String, BucketLimits>,
 }
 
-/// Capacity of each bucket. Existing data stays when a limit is lowered.
+/// Capacity of a bucket. Existing data stays when a limit is lowered.
 ///
 /// | limit | unit | default | reason |
 /// |---|---|---|---|
@@ -93,7 +96,23 @@ impl SqliteBuckets {
     /// If the file cannot be opened, is not a key-value store, or was created by another version.
     pub fn open(path: impl AsRef<Path>, limits: BucketLimits) -> Result<Self, SqliteError> {
         let threads = Arc::new(Threads::start("toolcell-buckets", path.as_ref(), &BUCKETS)?);
-        Ok(Self { threads, limits })
+        Ok(Self {
+            threads,
+            limits,
+            named: BTreeMap::new(),
+        })
+    }
+
+    /// Sets the limits of single buckets, by name.
+    #[must_use]
+    pub fn with_limits(mut self, named: BTreeMap<String, BucketLimits>) -> Self {
+        self.named = named;
+        self
+    }
+
+    /// Returns the limits of a bucket.
+    pub fn limits(&self, bucket: &str) -> BucketLimits {
+        self.named.get(bucket).copied().unwrap_or(self.limits)
     }
 
     /// Returns all buckets that were written to, by name.
@@ -111,7 +130,7 @@ impl SqliteBuckets {
     pub fn clear(&self, bucket: &str) -> BoxFuture<'_, Result<u64, KeyValueError>> {
         self.threads.write(Write {
             bucket: bucket.to_owned(),
-            limits: self.limits,
+            limits: self.limits(bucket),
             op: Op::Clear,
         })
     }
@@ -133,7 +152,7 @@ impl KeyValueStore for SqliteBuckets {
     fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>> {
         let bucket: Arc<dyn Bucket> = Arc::new(SqliteBucket {
             name: bucket.to_owned(),
-            limits: self.limits,
+            limits: self.limits(bucket),
             threads: self.threads.clone(),
         });
         Box::pin(std::future::ready(Ok(bucket)))

@@ -423,3 +423,21 @@ async fn buckets_are_listed_with_their_sizes_and_cleared_alone() {
     again.set(vec![("k".into(), vec![1])]).await.unwrap();
     assert_eq!(store.buckets().await.unwrap()[1].keys, 1);
 }
+
+#[tokio::test]
+async fn named_bucket_has_its_own_limits() {
+    let dir = TempDir::new().unwrap();
+    let named = BucketLimits { keys: 2, bytes: 100 };
+    let store = open(&dir, SMALL).with_limits([("own".to_owned(), named)].into());
+    assert_eq!(store.limits("own"), named);
+    assert_eq!(store.limits("other"), SMALL);
+    let pairs = |count: usize| (0..count).map(|n| pair(&format!("k{n}"), "")).collect::<Vec<_>>();
+    let own = bucket(&store, "own").await;
+    own.set(pairs(2)).await.unwrap();
+    let full = own.set(pairs(3)).await;
+    assert!(
+        matches!(full, Err(KeyValueError::Full { limit: 2, .. })),
+        "{full:?}"
+    );
+    bucket(&store, "other").await.set(pairs(3)).await.unwrap();
+}

@@ -28,7 +28,11 @@ pub(super) const COMMANDS: [(&str, &str, &str); 13] = [
         "[FILE]",
         "send a file with the next message, or show which ones",
     ),
-    ("/prompts", "", "list the prompts of the MCP servers; `/SERVER:PROMPT NAME=VALUE` sends one"),
+    (
+        "/prompts",
+        "",
+        "list the prompts of the MCP servers; `/SERVER:PROMPT NAME=VALUE` sends one",
+    ),
     ("/cost", "", "show what the session has used"),
     (
         "/compact",
@@ -271,7 +275,8 @@ mod tests {
         for message in [
             "/note: this",
             "/:x",
-            "/a:/b","/etc/hosts has what?",
+            "/a:/b",
+            "/etc/hosts has what?",
             "/",
             "/ x",
             "hello /help",

@@ -49,7 +49,11 @@ impl Conversation<'_> {
         self.check_over()?;
         let setup = self.turns.setup();
         let running = setup.servers.find(server).ok_or_else(|| {
-            let names: Vec<&str> = setup.servers.iter().map(|one| one.settings.name.as_str()).collect();
+            let names: Vec<&str> = setup
+                .servers
+                .iter()
+                .map(|one| one.settings.name.as_str())
+                .collect();
             let failure = Failure::new(Exit::Usage, text!("there is no MCP server `{}` in use", server));
             match nearest(server, &names).first() {
                 Some(near) => failure.hint(text!("did you mean `/{}:{}`?", near, name)),
@@ -72,11 +76,19 @@ impl Conversation<'_> {
         let arguments = arguments(info, written).map_err(|why| {
             Failure::new(Exit::Usage, text!("the prompt `{}` was not sent", name))
                 .why(why)
-                .hint(text!("it is written: /{}:{} {}", server, name, arguments_of(info)))
+                .hint(text!(
+                    "it is written: /{}:{} {}",
+                    server,
+                    name,
+                    arguments_of(info)
+                ))
         })?;
         let call = json!({ "name": name, "arguments": arguments });
         let places = reader.places(&call);
-        if let (Verdict::Deny, Some(rule)) = setup.approvals.verdict(reader.spec().name.as_str(), &call, &places)
+        if let (Verdict::Deny, Some(rule)) =
+            setup
+                .approvals
+                .verdict(reader.spec().name.as_str(), &call, &places)
         {
             return Err(
                 Failure::new(Exit::Usage, text!("the prompt `{}` was not sent", name))
@@ -85,11 +97,16 @@ impl Conversation<'_> {
         }
         let got = resources::read(&*reader, call, self.console).await?;
         if let Some(error) = got.error {
-            return Err(Failure::new(Exit::Failed, text!("the prompt `{}` was not sent", name))
-                .why(text!("{}", error.to_string()).excerpt(MAX_ERROR)));
+            return Err(
+                Failure::new(Exit::Failed, text!("the prompt `{}` was not sent", name))
+                    .why(text!("{}", error.to_string()).excerpt(MAX_ERROR)),
+            );
         }
         if got.content.is_empty() {
-            return Err(Failure::new(Exit::Failed, text!("the prompt `{}` is empty", name)));
+            return Err(Failure::new(
+                Exit::Failed,
+                text!("the prompt `{}` is empty", name),
+            ));
         }
         self.console.note(text!(
             "sending the prompt `{}` of the MCP server `{}`, {} bytes",
@@ -111,7 +128,10 @@ async fn listed(running: &Running) -> Result<Vec<PromptInfo>, Failure> {
     running.prompts().await.map_err(|error| {
         Failure::new(
             Exit::Failed,
-            text!("could not list the prompts of the MCP server `{}`", running.settings.name),
+            text!(
+                "could not list the prompts of the MCP server `{}`",
+                running.settings.name
+            ),
         )
         .why(text!("{}", error.to_string()).excerpt(MAX_ERROR))
     })
@@ -119,10 +139,13 @@ async fn listed(running: &Running) -> Result<Vec<PromptInfo>, Failure> {
 
 /// Arguments of a prompt as they are written.
 fn arguments_of(prompt: &PromptInfo) -> Text {
-    let arguments = prompt.arguments.iter().map(|(name, is_required)| match is_required {
-        true => text!("{}=…", name.as_str()),
-        false => text!("[{}=…]", name.as_str()),
-    });
+    let arguments = prompt
+        .arguments
+        .iter()
+        .map(|(name, is_required)| match is_required {
+            true => text!("{}=…", name.as_str()),
+            false => text!("[{}=…]", name.as_str()),
+        });
     Text::join(arguments, " ")
 }
 
@@ -135,7 +158,10 @@ fn arguments(prompt: &PromptInfo, written: &str) -> Result<Map<String, Value>, T
     let mut arguments = Map::new();
     let is_named = |word: &str| {
         let name = word.split_once('=').map(|(name, _)| name);
-        prompt.arguments.iter().any(|(known, _)| Some(known.as_str()) == name)
+        prompt
+            .arguments
+            .iter()
+            .any(|(known, _)| Some(known.as_str()) == name)
     };
     match prompt.arguments.as_slice() {
         [(only, _)] if !written.is_empty() && !is_named(written) => {
@@ -153,7 +179,10 @@ fn arguments(prompt: &PromptInfo, written: &str) -> Result<Map<String, Value>, T
             }
         }
     }
-    let missing = prompt.arguments.iter().find(|(name, is_required)| *is_required && !arguments.contains_key(name));
+    let missing = prompt
+        .arguments
+        .iter()
+        .find(|(name, is_required)| *is_required && !arguments.contains_key(name));
     match missing {
         Some((name, _)) => Err(text!("`{}` is missing", name.as_str())),
         None => Ok(arguments),
@@ -192,7 +221,10 @@ mod tests {
         PromptInfo {
             name: "p".into(),
             description: String::new(),
-            arguments: arguments.iter().map(|(name, is)| ((*name).to_owned(), *is)).collect(),
+            arguments: arguments
+                .iter()
+                .map(|(name, is)| ((*name).to_owned(), *is))
+                .collect(),
         }
     }
 
@@ -201,7 +233,8 @@ mod tests {
         let two = prompt(&[("file", true), ("by", false)]);
         let read = |prompt: &PromptInfo, written: &str| {
             let read = arguments(prompt, written);
-            read.map(|read| Value::Object(read).to_string()).map_err(|why| why.plain())
+            read.map(|read| Value::Object(read).to_string())
+                .map_err(|why| why.plain())
         };
         let ok = |json: &str| Ok(json.to_owned());
         assert_eq!(
@@ -210,7 +243,10 @@ mod tests {
         );
         assert_eq!(read(&two, "file="), ok(r#"{"file":""}"#));
         let one = prompt(&[("topic", true)]);
-        assert_eq!(read(&one, "all that x=1 is"), ok(r#"{"topic":"all that x=1 is"}"#));
+        assert_eq!(
+            read(&one, "all that x=1 is"),
+            ok(r#"{"topic":"all that x=1 is"}"#)
+        );
         assert_eq!(read(&one, "topic=\"a b\""), ok(r#"{"topic":"a b"}"#));
         assert_eq!(read(&prompt(&[]), ""), ok("{}"));
         for (prompt, written, why) in [

@@ -10,8 +10,8 @@ use crate::config::budget::{self, SourcedBudget};
 use crate::config::limits::{self, SourcedLimits};
 use crate::config::mcp::{EnvValue, Transport};
 use crate::config::provider::ProviderSettings;
-use crate::config::units::Span;
 use crate::config::units::money::Money;
+use crate::config::units::{Bytes, Count, Span};
 use crate::config::{
     AgentSettings, ComponentSource, HookSettings, McpSettings, Origin, Row, Settings, Sourced, ToolSettings,
 };
@@ -74,6 +74,19 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
         rows.add(key("output"), Money(of.output), &prices.origin);
         rows.add(key("cache_read"), Money(of.cache_read), &prices.origin);
         rows.add(key("cache_write"), Money(of.cache_write), &prices.origin);
+    }
+    for (name, limits) in &settings.buckets {
+        let of = &limits.value;
+        rows.add(
+            format!("buckets.{}.keys", escape::toml(name)),
+            Count(of.keys),
+            &limits.origin,
+        );
+        rows.add(
+            format!("buckets.{}.bytes", escape::toml(name)),
+            Bytes(of.bytes),
+            &limits.origin,
+        );
     }
     rows.log(settings, environment);
     for (name, secret) in &settings.secrets {
@@ -284,6 +297,17 @@ impl Rows {
                     };
                     self.add(key(&format!("env.{name}")), value, origin);
                 }
+            }
+            Transport::Cell { component, arguments } => {
+                if let ComponentSource::File(path) = &component.component {
+                    self.add(key("component"), environment.shown(&path.value), &path.origin);
+                }
+                if !arguments.is_empty() {
+                    let words: Vec<String> = arguments.iter().map(|word| escape::toml(word)).collect();
+                    self.add(key("args"), format!("[{}]", words.join(", ")), origin);
+                }
+                self.grants(component, &key);
+                self.limits(&component.limits, &key);
             }
             Transport::Http { url, headers, plain } => {
                 self.add(key("url"), url, origin);

@@ -3,6 +3,7 @@
 mod report;
 mod surroundings;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +81,7 @@ impl Doctor {
                 return Ok(());
             }
         };
-        match sandbox::start(environment, console) {
+        match sandbox::start(environment, BTreeMap::new(), console) {
             Ok(sandbox) => {
                 show("engine".into(), engine(&sandbox))?;
                 show("compiler".into(), compiler(&sandbox).await)?;

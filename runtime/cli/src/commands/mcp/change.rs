@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
+use toolcell_core::Grant;
 use toolcell_mcp::client::{Remote, RemoteError};
 
 use super::edited::Edited;
@@ -21,7 +22,7 @@ const SECTION: &str = "mcp";
 /// Prefix of a value on the command line that names a secret.
 const SECRET: &str = "secret:";
 
-/// Add an MCP server to your configuration: a program, or an address.
+/// Add an MCP server to your configuration: a program, an address, or a component in a cell.
 ///
 /// Shows the change of your configuration file and writes it; everything else in the file stays as it is. The file before the change is kept beside it, with `.toolcell-backup` at the end of its name. The server is not started.
 #[derive(Debug, Args)]
@@ -30,6 +31,7 @@ Examples:
   toolcell mcp add graph -- npx -y @modelcontextprotocol/server-memory
   toolcell mcp add notes --env TOKEN=secret:notes -- ./notes-server --read-only
   toolcell mcp add docs --url https://mcp.example/mcp --header 'Authorization=Bearer secret:docs'
+  toolcell mcp add notes --component notes-server.wasm --grant read=~/notes
   toolcell mcp add graph --dry-run -- npx -y @modelcontextprotocol/server-memory
 
 {}", crate::exit::TABLE))]
@@ -49,6 +51,14 @@ pub(crate) struct Add {
     #[arg(long, requires = "url")]
     plain: bool,
 
+    /// Component that is the server: a program (`wasi:cli/run`), which runs in a cell. Its arguments stand behind `--`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "env"])]
+    component: Option<String>,
+
+    /// Grant of the component (repeatable), such as `read=~/notes`.
+    #[arg(long = "grant", value_name = "GRANT", requires = "component")]
+    grants: Vec<Grant>,
+
     /// Environment variable of the program (repeatable): `NAME=VALUE`, or `NAME=secret:SECRET` for a secret of `[secrets]`.
     #[arg(long = "env", value_name = "NAME=VALUE", conflicts_with = "url", value_parser = pair)]
     env: Vec<(String, String)>,
@@ -59,7 +69,7 @@ pub(crate) struct Add {
 
     /// The program and its arguments, behind `--`. Paths that begin with `./` or `../` are written in full, because the
     /// server starts in the home directory.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["url", "component"])]
     command: Vec<String>,
 }
 
@@ -148,6 +158,17 @@ impl Add {
                         Some(json!({ "secret": secret, "template": format!("{before}{{}}") }))
                     }
                 });
+            }
+            return Ok(entry);
+        }
+        if let Some(file) = &self.component {
+            let mut entry = json!({ "component": environment.path(file, &environment.cwd) });
+            if !self.command.is_empty() {
+                entry["args"] = json!(self.command);
+            }
+            if !self.grants.is_empty() {
+                let grants: Vec<String> = self.grants.iter().map(ToString::to_string).collect();
+                entry["grants"] = json!(grants);
             }
             return Ok(entry);
         }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::components::lock;
 use crate::config::mcp::Transport;
-use crate::config::{self, McpSettings, Overrides};
+use crate::config::{self, ComponentSource, McpSettings, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::lock::LockedServer;
@@ -102,6 +102,13 @@ pub(crate) fn problem(server: &McpSettings) -> Option<Text> {
         Transport::Process(process) if process.program.is_none() => {
             Some(text!("there is no program `{}` in PATH", process.command))
         }
+        Transport::Cell { component, .. } => match &component.component {
+            ComponentSource::File(path) if !path.value.is_file() => Some(text!(
+                "there is no file `{}`",
+                path.value.to_string_lossy().into_owned()
+            )),
+            _ => None,
+        },
         _ => None,
     }
 }

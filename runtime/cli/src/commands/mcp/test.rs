@@ -7,6 +7,7 @@ use serde_json::json;
 use toolcell_core::suggest::nearest;
 
 use crate::commands::tool::list::first_sentence;
+use crate::components::loader::ComponentLoader;
 use crate::components::{lock, secrets, tool_lint};
 use crate::config::units::Span;
 use crate::config::{self, Overrides, Settings};
@@ -15,6 +16,7 @@ use crate::error::{Exit, Failure};
 use crate::mcp::elicitor::TerminalElicitor;
 use crate::mcp::lock::LockedServer;
 use crate::mcp::servers::{self, Running};
+use crate::mcp::start;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::{FAINT, GUTTER, NAME, Name, Own, STRONG, text};
@@ -55,18 +57,19 @@ impl Test {
         let locked = lock::servers(environment)?.remove(&self.server);
         // Nothing is called; but some servers have more tools for a client that can ask.
         let elicitor = TerminalElicitor::at_terminal(environment, console);
+        let loader = ComponentLoader::open(environment, &settings, console)?;
         let begun = Instant::now();
         let started = {
             let _activity = console.activity("starting the MCP server");
             tokio::select! {
-                started = servers::start(wanted, &known, &settings, environment, elicitor) => started?,
+                started = start::start(wanted, &known, &loader, elicitor) => started?,
                 () = servers::interrupted() => {
                     return Err(Failure::new(Exit::Cancelled, "cancelled while the MCP server was starting"));
                 }
             }
         };
         let time = begun.elapsed();
-        let version = match started.version().await {
+        let version = match started.server.version().await {
             Some(version) => version.as_str(),
             None if wanted.transport.kind() == "plain" => "plain",
             None => "unknown",

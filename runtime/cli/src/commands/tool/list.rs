@@ -194,7 +194,13 @@ fn print_server<W: Write>(
 ) -> io::Result<()> {
     out.styled(NAME, text!("{}", Name(&server.name)))?;
     let kind = Own(server.transport.kind());
-    out.styled(FAINT, text!("  MCP server over {}, not in a cell", kind))?;
+    out.styled(
+        FAINT,
+        match server.transport.kind() {
+            "cell" => "  MCP server in a cell of its own".into(),
+            _ => text!("  MCP server over {}, not in a cell", kind),
+        },
+    )?;
     if !server.enabled.value {
         out.styled(BAD, "  off")?;
     }

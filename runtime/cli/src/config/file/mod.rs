@@ -66,6 +66,9 @@ pub(crate) struct File {
     /// Hooks by name: components called at fixed points of every turn. Not in a project's file.
     #[schemars(with = "BTreeMap<String, HookTable>")]
     pub(crate) hooks: BTreeMap<Spanned<String>, HookTable>,
+    /// Limits of buckets, by the name of the bucket. Others have the defaults. Not in a project's file.
+    #[schemars(with = "BTreeMap<String, BucketTable>")]
+    pub(crate) buckets: BTreeMap<Spanned<String>, BucketTable>,
     /// MCP servers by name, whose tools the agents can call. They run outside of every cell. Not in a project's file.
     #[schemars(with = "BTreeMap<String, McpTable>")]
     pub(crate) mcp: BTreeMap<Spanned<String>, McpTable>,
@@ -334,6 +337,18 @@ fn responses_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             { "type": "array", "items": { "type": "string" }, "minItems": 1 },
         ]
     })
+}
+
+/// Limits of a bucket, over all calls. A bucket that exceeds a lowered limit keeps its data, and can only shrink.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct BucketTable {
+    /// Number of keys (default 100 k).
+    #[schemars(with = "Option<Count>")]
+    pub(crate) keys: Option<Spanned<Count>>,
+    /// Size of keys and values (default 64 MiB).
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) bytes: Option<Spanned<Bytes>>,
 }
 
 /// Limits of one call. Unset limits keep their defaults.

@@ -554,7 +554,7 @@ mod tests {
                │ in c.toml, line 1, column 2
                │   1 | [wasm]
                │     |  ^^^^
-         hint: the keys are `agent`, `agents`, `approval`, `budget`, `context`, `deny`, `hooks`, `log`, `loop`, `mcp`, `prices`, `profiles`, `provider`, `secrets`, `tools`
+         hint: the keys are `agent`, `agents`, `approval`, `buckets`, `budget`, `context`, `deny`, `hooks`, `log`, `loop`, `mcp`, `prices`, `profiles`, `provider`, `secrets`, `tools`
         ");
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use crate::config::budget::PricesTable;
-use crate::config::file::{AgentTable, HookTable, LogTable, MainAgentTable, SecretTable, ToolTable};
+use crate::config::file::{
+    AgentTable, BucketTable, HookTable, LogTable, MainAgentTable, SecretTable, ToolTable,
+};
 use crate::config::mcp::McpTable;
 use crate::config::provider::ProviderTable;
 use crate::config::setting::{SettingTable as _, Written};
@@ -155,6 +157,19 @@ pub(super) fn forbid_preset(
         .hint("use --preset, or put it into your own configuration"))
 }
 
+pub(super) fn forbid_buckets(
+    buckets: &BTreeMap<Spanned<String>, BucketTable>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let Some((bucket, _)) = buckets.first_key_value() else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot set the limits of a bucket")
+        .why(source.point_at(&bucket.span()))
+        .why("buckets are shared by all your projects")
+        .hint("move `[buckets]` to your own configuration"))
+}
+
 pub(super) fn forbid_prices(
     prices: &BTreeMap<Spanned<String>, PricesTable>,
     source: &Arc<Source>,
@@ -178,7 +193,7 @@ mod tests {
 
     /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is
     /// refused.
-    const DECIDED: [(&str, &str, bool); 53] = [
+    const DECIDED: [(&str, &str, bool); 54] = [
         ("agent.environment", "[agent]\nenvironment = true", true),
         ("agent.instructions", "[agent]\ninstructions = \"x\"", true),
         (
@@ -200,6 +215,7 @@ mod tests {
         ("budget.fuel", "[budget]\nfuel = 1", false),
         ("budget.tokens", "[budget]\ntokens = 1", false),
         ("budget.wall", "[budget]\nwall = \"1s\"", false),
+        ("buckets", "[buckets.memory]\nkeys = 1", true),
         ("deny", "deny = [\"private\"]", false),
         ("hooks", "[hooks.h]\ncomponent = \"h.wasm\"", true),
         ("log.dir", "[log]\ndir = \"x\"", true),

@@ -5,7 +5,7 @@ mod forbid;
 pub(crate) mod hooks;
 pub(crate) mod profiles;
 mod project;
-mod tool_table;
+pub(crate) mod tool_table;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -13,15 +13,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use toml::Spanned;
+use toolcell_core::keyvalue::is_bucket_name;
 use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
+use toolcell_store::BucketLimits;
 
 use self::tool_table::{bindings, declare, deny_lines, grant_lines, only, origin};
 use crate::components::builtin;
 use crate::config::budget::{self, SourcedBudget};
 use crate::config::file::parse::{self, Parsed};
 use crate::config::file::{
-    ApprovalTable, File, FlowRule, LogTable, ProjectInstructions, RuleTable, SecretTable,
+    ApprovalTable, BucketTable, File, FlowRule, LogTable, ProjectInstructions, RuleTable, SecretTable,
 };
 use crate::config::limits;
 use crate::config::mcp;
@@ -103,6 +105,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
             .map(|shipped| (shipped.name.to_owned(), ToolSettings::shipped(shipped)))
             .collect(),
         hooks: BTreeMap::new(),
+        buckets: BTreeMap::new(),
         mcp: BTreeMap::new(),
         deny: Vec::new(),
         overrides,
@@ -195,9 +198,11 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         secrets,
         tools,
         hooks,
+        buckets,
         mcp,
         deny,
     } = file;
+    settings.buckets = bucket_limits(buckets, source)?;
     settings.deny = deny_lines(deny, source, &environment.cwd);
     settings.secrets = named(secrets, SecretTable::clone, source);
     settings.provider = ProviderSettings::of_table(provider, source);
@@ -281,6 +286,29 @@ fn named<T, V>(
         (name.get_ref().clone(), value)
     });
     named.collect()
+}
+
+/// Limits of the buckets of a file.
+fn bucket_limits(
+    tables: &BTreeMap<Spanned<String>, BucketTable>,
+    source: &Arc<Source>,
+) -> Result<BTreeMap<String, Sourced<BucketLimits>>, Failure> {
+    if let Some((name, _)) = tables.iter().find(|(name, _)| !is_bucket_name(name.get_ref())) {
+        return Err(Failure::new(Exit::Config, "this is not the name of a bucket")
+            .why(source.point_at(&name.span()))
+            .hint("use 1 to 64 letters, digits, `.`, `_` and `-`, a letter or a digit first"));
+    }
+    let limits = |table: &BucketTable| {
+        let default = BucketLimits::default();
+        BucketLimits {
+            keys: table.keys.as_ref().map_or(default.keys, |keys| keys.get_ref().0),
+            bytes: table
+                .bytes
+                .as_ref()
+                .map_or(default.bytes, |bytes| bytes.get_ref().0),
+        }
+    };
+    Ok(named(tables, limits, source))
 }
 
 fn log_settings(table: &LogTable, source: &Arc<Source>, environment: &Environment) -> Option<LogSettings> {

@@ -16,8 +16,8 @@ use toml::Spanned;
 use toolcell_core::Grant;
 
 use super::forbid::{
-    forbid_agent, forbid_agents, forbid_description, forbid_hooks, forbid_log, forbid_mcp, forbid_prices,
-    forbid_profiles, forbid_provider, forbid_scratch, forbid_secrets, refused,
+    forbid_agent, forbid_agents, forbid_buckets, forbid_description, forbid_hooks, forbid_log, forbid_mcp,
+    forbid_prices, forbid_profiles, forbid_provider, forbid_scratch, forbid_secrets, refused,
 };
 use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
 use super::turn::{forbid_context, narrow_loop};
@@ -65,6 +65,7 @@ pub(super) fn apply_project(
         secrets,
         tools,
         hooks,
+        buckets,
         mcp,
         deny,
     } = file;
@@ -75,6 +76,7 @@ pub(super) fn apply_project(
     forbid_log(log, source)?;
     forbid_secrets(secrets, tools, source)?;
     forbid_hooks(hooks, source)?;
+    forbid_buckets(buckets, source)?;
     forbid_mcp(mcp, source)?;
     forbid_context(context, source)?;
     forbid_prices(prices, source)?;

@@ -90,7 +90,7 @@ pub(super) fn only(table: &ToolTable, source: &Arc<Source>) -> Option<Sourced<Ve
 }
 
 /// Returns the grants of a table; relative paths start at `base`.
-pub(super) fn grant_lines(
+pub(crate) fn grant_lines(
     grants: Option<&[Spanned<Grant>]>,
     source: &Arc<Source>,
     base: &Path,
@@ -119,7 +119,7 @@ pub(super) fn deny_lines(lines: &[Spanned<DenyLine>], source: &Arc<Source>, base
 }
 
 /// Returns the secret bindings of a table.
-pub(super) fn bindings(
+pub(crate) fn bindings(
     name: &Spanned<String>,
     tables: &[BindingTable],
     source: &Arc<Source>,

@@ -10,12 +10,15 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
+use toolcell_core::Grant;
 use toolcell_core::event::DataFlow;
 
-use crate::config::Settings;
+use crate::components::data_flow;
+use crate::config::file::{BindingTable, LimitsTable};
 use crate::config::names::TakenNames;
 use crate::config::source::{Origin, Source, Sourced};
 use crate::config::units::Span;
+use crate::config::{ComponentSource, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};
@@ -45,6 +48,17 @@ pub(crate) struct McpTable {
     /// Address of a server over HTTP, instead of `command`: `https`, or `http` for one on this machine.
     #[schemars(with = "String")]
     pub(crate) url: Option<Spanned<String>>,
+    /// Component of the server, instead of `command`: a program (`wasi:cli/run`) in a `.wasm` file, relative to the directory of
+    /// this file. It runs in one cell from its start to its end, with the `grants` and `limits` of this table.
+    #[schemars(with = "String")]
+    pub(crate) component: Option<Spanned<String>>,
+    /// Grants of `component`, as for a tool. None by default; `--grant` does not apply to servers.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) grants: Option<Vec<Spanned<Grant>>>,
+    /// Limits of `component`, from its start to its end; `wall` defaults to 24h, `fuel` to 1000T and `http_requests` to 100000.
+    pub(crate) limits: LimitsTable,
+    /// Secrets added to the requests of `component`, and their destinations, as for a tool.
+    pub(crate) secrets: Vec<BindingTable>,
     /// Headers of every request to `url`: texts, and secrets as `{ secret = "NAME" }` or
     /// `{ secret = "NAME", template = "Bearer {}" }`.
     #[schemars(with = "BTreeMap<String, HeaderValue>")]
@@ -186,6 +200,10 @@ fn of_table(
         Some(time) => Ok(time.get_ref().0),
     };
     let (transport, origin) = transport::of_table(name, table, source, environment)?;
+    let flow = match (&transport, &table.data_flow) {
+        (Transport::Cell { component, .. }, None) => data_flow::of_program(component),
+        _ => flow(table.data_flow.as_deref()),
+    };
     Ok(McpSettings {
         name: key.clone(),
         enabled: match &table.enabled {
@@ -200,7 +218,7 @@ fn of_table(
         required: table.required,
         only: table.only.clone(),
         except: table.except.clone(),
-        flow: flow(table.data_flow.as_deref()),
+        flow,
         trusts_annotations: table.trust_annotations,
         start_timeout: time(&table.start_timeout, START_TIMEOUT)?,
         call_timeout: time(&table.timeout, CALL_TIMEOUT)?,
@@ -270,6 +288,7 @@ impl McpSettings {
         match &self.transport {
             Transport::Process(process) => process.command_line(),
             Transport::Http { url, .. } => url.clone(),
+            Transport::Cell { component, arguments } => transport::of_cell(component, arguments),
         }
     }
 
@@ -297,6 +316,10 @@ impl McpSettings {
         match &self.transport {
             Transport::Process(process) => process.files(environment),
             Transport::Http { .. } => Vec::new(),
+            Transport::Cell { component, .. } => match &component.component {
+                ComponentSource::File(path) => vec![path.value.clone()],
+                ComponentSource::Shipped(_) => Vec::new(),
+            },
         }
     }
 }
@@ -324,7 +347,7 @@ mod tests {
     fn process(server: &McpSettings) -> &Process {
         match &server.transport {
             Transport::Process(process) => process,
-            Transport::Http { .. } => panic!("{server:?}"),
+            Transport::Http { .. } | Transport::Cell { .. } => panic!("{server:?}"),
         }
     }
 

@@ -9,9 +9,12 @@ use serde::Deserialize;
 use toml::Spanned;
 use toolcell_mcp::client::{check_header_name, check_url};
 
+use crate::config::layers::tool_table;
+use crate::config::limits::{self, NamedLimit};
 use crate::config::mcp::{EnvValue, McpTable};
 use crate::config::provider::token_command::TokenCommand;
-use crate::config::source::{Origin, Source};
+use crate::config::settings::{ComponentSource, ToolSettings};
+use crate::config::source::{Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
@@ -33,7 +36,31 @@ pub(crate) enum Transport {
         /// True if its plain endpoints are used instead of the protocol.
         plain: bool,
     },
+    /// A component in a cell, over its standard input and output.
+    Cell {
+        /// The component, with its grants and limits.
+        component: Box<ToolSettings>,
+        /// Arguments of the program.
+        arguments: Vec<String>,
+    },
 }
+
+/// Default limits of a server in a cell, from its start to its end: a day, a thousand times the fuel of a call, and as many
+/// requests as a busy server makes in it. Beyond one, it ends and is started again.
+const OF_CELL: [NamedLimit; 3] = [
+    NamedLimit {
+        name: "wall",
+        value: 24 * 60 * 60 * 1_000,
+    },
+    NamedLimit {
+        name: "fuel",
+        value: 1_000_000_000_000_000,
+    },
+    NamedLimit {
+        name: "http_requests",
+        value: 100_000,
+    },
+];
 
 /// The process of a server.
 #[derive(Debug, Clone)]
@@ -112,6 +139,9 @@ pub(super) fn of_table(
     let key = name.get_ref();
     let at = |span| Origin::File(source.clone(), span);
     let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
+    if let Some(component) = &table.component {
+        return cell(name, component, table, source, environment);
+    }
     let (command, url) = match (&table.command, &table.url) {
         (Some(_), Some(url)) => {
             let what = format!("the MCP server `{key}` has a command and a URL");
@@ -120,17 +150,21 @@ pub(super) fn of_table(
         (None, None) => {
             let what = format!("the MCP server `{key}` has neither a command nor a URL");
             return Err(fail(what, name.span()).hint(
-                "set its program: command = \"PROGRAM\", args = [\"…\"]; or its address: url = \"https://…\"",
+                "set its program: command = \"PROGRAM\", args = [\"…\"]; or its address: url = \"https://…\"; or its component: component = \"FILE.wasm\"",
             ));
         }
         (command, url) => (command, url),
     };
+    let has_limits = !limits::of_table(&table.limits, source).is_empty();
     let (unfit, kind) = match url {
         Some(_) => (
             [
                 ("args", !table.args.is_empty()),
                 ("env", !table.env.is_empty()),
                 ("cwd", table.cwd.is_some()),
+                ("grants", table.grants.is_some()),
+                ("secrets", !table.secrets.is_empty()),
+                ("limits", has_limits),
             ],
             "is reached over HTTP",
         ),
@@ -138,6 +172,9 @@ pub(super) fn of_table(
             [
                 ("headers", !table.headers.is_empty()),
                 ("plain", table.plain),
+                ("grants", table.grants.is_some()),
+                ("secrets", !table.secrets.is_empty()),
+                ("limits", has_limits),
                 ("", false),
             ],
             "is a process",
@@ -209,6 +246,67 @@ pub(super) fn of_table(
     Ok((Transport::Process(process), at(span)))
 }
 
+/// Reads a server that is a component.
+fn cell(
+    name: &Spanned<String>,
+    component: &Spanned<String>,
+    table: &McpTable,
+    source: &Arc<Source>,
+    environment: &Environment,
+) -> Result<(Transport, Origin), Failure> {
+    let key = name.get_ref();
+    let at = |span| Origin::File(source.clone(), span);
+    let unfit = [
+        ("command", table.command.is_some()),
+        ("url", table.url.is_some()),
+        ("headers", !table.headers.is_empty()),
+        ("plain", table.plain),
+        ("env", !table.env.is_empty()),
+        ("cwd", table.cwd.is_some()),
+    ];
+    if let Some((unfit, _)) = unfit.into_iter().find(|(_, is_set)| *is_set) {
+        let what = format!("the MCP server `{key}` cannot have `{unfit}`: it is a component in a cell");
+        return Err(Failure::new(Exit::Config, what)
+            .why(at(component.span()).point_at())
+            .hint(match unfit {
+                "env" => text!("write a variable as a grant: grants = [\"env=NAME=VALUE\"]"),
+                unfit => text!("remove `{}`", unfit),
+            }));
+    }
+    let base = source.path.parent().unwrap_or(&environment.cwd);
+    let path = Sourced {
+        value: environment.path(component.get_ref(), base),
+        origin: at(component.span()),
+    };
+    let mut settings = ToolSettings::new(key.clone(), ComponentSource::File(path));
+    for limit in OF_CELL {
+        limit.set(&mut settings.limits.limits);
+    }
+    settings.grants = tool_table::grant_lines(table.grants.as_deref(), source, &environment.cwd);
+    settings.bindings = tool_table::bindings(name, &table.secrets, source)?;
+    for (limit, origin) in limits::of_table(&table.limits, source) {
+        settings.limits.set(limit, origin);
+    }
+    let transport = Transport::Cell {
+        component: Box::new(settings),
+        arguments: table.args.clone(),
+    };
+    Ok((transport, at(component.span())))
+}
+
+/// The component and its arguments, for display.
+pub(super) fn of_cell(component: &ToolSettings, arguments: &[String]) -> String {
+    let file = match &component.component {
+        ComponentSource::File(path) => path.value.to_string_lossy().into_owned(),
+        ComponentSource::Shipped(_) => component.name.clone(),
+    };
+    let words = std::iter::once(&file).chain(arguments);
+    words
+        .map(|word| crate::ui::escape::shell(word))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 impl Transport {
     /// Word for the kind of connection.
     pub(crate) fn kind(&self) -> &'static str {
@@ -216,6 +314,7 @@ impl Transport {
             Self::Process(_) => "stdio",
             Self::Http { plain: false, .. } => "http",
             Self::Http { plain: true, .. } => "plain",
+            Self::Cell { .. } => "cell",
         }
     }
 
@@ -230,6 +329,9 @@ impl Transport {
                 secrets.collect()
             }
             Self::Http { headers, .. } => headers.values().filter_map(HeaderValue::secret).collect(),
+            Self::Cell { component, .. } => (component.bindings.iter())
+                .map(|binding| binding.name.as_str())
+                .collect(),
         }
     }
 }

@@ -19,7 +19,11 @@ pub(crate) fn line(receipt: &Receipt) -> Text {
         Some(server) => {
             let sizes = (Bytes(receipt.bytes_in), Bytes(receipt.bytes_out));
             parts.push(text!("{} sent, {} received", sizes.0, sizes.1));
-            parts.push(text!("not in a cell: MCP server {}", Name(server)));
+            let cell = match receipt.server_in_cell {
+                true => "in a cell of its own",
+                false => "not in a cell",
+            };
+            parts.push(text!("{}: MCP server {}", Own(cell), Name(server)));
         }
         None => {
             parts.push(text!("{} fuel", Count(receipt.fuel)));

@@ -227,7 +227,11 @@ async fn refusal_tells_what_the_server_said() {
             "the error -32601: no tools",
         ),
         (403, "<html>", "the status 403"),
-        (401, "", "without a valid authorization (status 401); nothing was called"),
+        (
+            401,
+            "",
+            "without a valid authorization (status 401); nothing was called",
+        ),
     ] {
         let scripted = Scripted::calls(move |_| response(status, "", body)).await;
         let server = scripted.start().await;

@@ -72,7 +72,8 @@ mod tests {
 
     #[tokio::test]
     async fn plain_server_is_listed_and_called_without_envelope() {
-        let scripted = plain(|seen| response(200, JSON, said(&seen.body["arguments"].to_string()).to_string())).await;
+        let scripted =
+            plain(|seen| response(200, JSON, said(&seen.body["arguments"].to_string()).to_string())).await;
         let server = start(&scripted).await.unwrap();
         assert_eq!(server.version().await, None);
         let called = call_with(&server, "_t", json!({"a": 1}), Arc::default()).await;
@@ -94,9 +95,18 @@ mod tests {
             (response(400, JSON, error(-32602, "no such tool")), "no such tool"),
             (response(500, JSON, error(-32603, "oh")), "oh"),
             (response(500, "", "oops"), "the status 500"),
-            (response(200, "content-type: text/html\r\n", "{}"), "neither JSON nor"),
-            (response(200, "content-type: text/event-stream\r\n", "data: {}\n\n"), "is not JSON"),
-            (response(200, JSON, "{\"content\":[],\"content\":[]}"), "is not accepted"),
+            (
+                response(200, "content-type: text/html\r\n", "{}"),
+                "neither JSON nor",
+            ),
+            (
+                response(200, "content-type: text/event-stream\r\n", "data: {}\n\n"),
+                "is not JSON",
+            ),
+            (
+                response(200, JSON, "{\"content\":[],\"content\":[]}"),
+                "is not accepted",
+            ),
             (response(200, JSON, "[1]"), "is not a JSON object"),
             (vec![Does::Hang], "did not answer within"),
         ] {

@@ -96,7 +96,10 @@ async fn arguments_are_sent_in_headers_where_the_schema_says_so() {
         let left_out: Vec<&str> = server.left_out().iter().map(|left| &*left.tool).collect();
         // Versions with sessions have no such headers.
         match is_stateless {
-            true => assert_eq!((sent, left_out), ([Some("eu"), Some("=?base64?w6k=?=")], vec!["w"])),
+            true => assert_eq!(
+                (sent, left_out),
+                ([Some("eu"), Some("=?base64?w6k=?=")], vec!["w"])
+            ),
             false => assert_eq!((sent, left_out), ([None, None], vec![])),
         }
     }
@@ -109,8 +112,13 @@ async fn version_that_was_refused_is_tried_once_more() {
         let scripted = Scripted::new(move |seen| {
             let is_one_less = |left: usize| left.checked_sub(1);
             match seen.does() {
-                "server/discover" if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_one_less).is_ok() => {
-                    let error = json!({"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}});
+                "server/discover"
+                    if left
+                        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_one_less)
+                        .is_ok() =>
+                {
+                    let error =
+                        json!({"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}});
                     let refusal = json!({"jsonrpc": "2.0", "id": seen.body["id"], "error": error});
                     response(400, JSON, refusal.to_string())
                 }

@@ -45,7 +45,10 @@ async fn change_stays_known_until_the_list_was_read() {
         let failure = fail(&server).await;
         assert_eq!(failure.kind(), "unavailable");
         let told = failure.to_string();
-        assert!(told.contains(why) && told.contains("nothing was called"), "{told}");
+        assert!(
+            told.contains(why) && told.contains("nothing was called"),
+            "{told}"
+        );
     }
     for _ in 0..2 {
         assert_eq!(fail(&server).await.kind(), "denied");

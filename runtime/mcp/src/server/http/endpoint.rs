@@ -343,9 +343,7 @@ impl Endpoint {
             },
             None => self.exchange(client, &parts.headers, message, takes)?,
         };
-        Ok(self
-            .answer(client, exchange, takes, places, parsed, peer)
-            .await)
+        Ok(self.answer(client, exchange, takes, places, parsed, peer).await)
     }
 
     /// Finds out the session of a message, and checks the headers.

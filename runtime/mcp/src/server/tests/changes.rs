@@ -54,10 +54,16 @@ async fn call_in_progress_ends_with_the_tool_that_it_called() {
     client.call(2, "wait", json!({"new": true})).await;
     assert_eq!(client.next().await["method"], CHANGED);
     let new = client.next().await;
-    assert_eq!((&new["id"], &new["result"]["structuredContent"]), (&json!(2), &json!({"new": true})));
+    assert_eq!(
+        (&new["id"], &new["result"]["structuredContent"]),
+        (&json!(2), &json!({"new": true}))
+    );
     client.gate.add_permits(1);
     let old = client.next().await;
-    assert_eq!((&old["id"], &old["result"]["content"][0]["text"]), (&json!(1), &json!("waited")));
+    assert_eq!(
+        (&old["id"], &old["result"]["content"][0]["text"]),
+        (&json!(1), &json!("waited"))
+    );
 }
 
 #[tokio::test]
@@ -89,16 +95,24 @@ async fn subscription_is_acknowledged_told_and_ended() {
     assert_eq!(listed["result"]["resultType"], "complete");
     replace(&client, "one");
     let told = client.next().await;
-    assert_eq!((&told["method"], &told["params"]["_meta"]), (&json!(CHANGED), &id));
+    assert_eq!(
+        (&told["method"], &told["params"]["_meta"]),
+        (&json!(CHANGED), &id)
+    );
     // A cancelled one has no response, and its identifier can be used again.
-    client.notify("notifications/cancelled", json!({"requestId": "s"})).await;
+    client
+        .notify("notifications/cancelled", json!({"requestId": "s"}))
+        .await;
     let listed = client.ask("s", "tools/list", current(json!({}))).await;
     assert_eq!(names(&listed), ["one"]);
     replace(&client, "two");
     client.stop.cancel();
     let (rest, _) = client.finish().await;
     assert_eq!(rest.len(), 1, "{rest:?}");
-    assert_eq!((&rest[0]["id"], &rest[0]["result"]["resultType"]), (&json!(2), &json!("complete")));
+    assert_eq!(
+        (&rest[0]["id"], &rest[0]["result"]["resultType"]),
+        (&json!(2), &json!("complete"))
+    );
     assert_eq!(
         rest[0]["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
         2
@@ -117,6 +131,8 @@ async fn subscription_has_its_version_and_says_what_it_wants() {
         assert_eq!(code(&refused), expected);
     }
     client.initialize("2025-11-25").await;
-    let refused = client.ask(1, "subscriptions/listen", json!({"notifications": {}})).await;
+    let refused = client
+        .ask(1, "subscriptions/listen", json!({"notifications": {}}))
+        .await;
     assert_eq!(code(&refused), -32601);
 }

@@ -1,8 +1,8 @@
 //! The compiling process: reads a component from standard input, writes compiled code to standard output, and limits
-//! its own resources.
+//! its own resources. It also makes components of core modules.
 //!
-//! The parent sends one line of JSON (`Task`) and then the bytes of the component. The response is one byte, then the
-//! compiled code (after `OK`), an error as JSON (after `REFUSED`), or the confinement of the process as JSON (after
+//! The parent sends one line of JSON (`Task`) and then the bytes. The response is one byte, then the compiled code or the
+//! component (after `OK`), an error as JSON (after `REFUSED`), or the confinement of the process as JSON (after
 //! `ISOLATION`). For any other output or exit, the parent derives an error from the exit status.
 
 use std::fs::File;
@@ -18,6 +18,7 @@ use toolcell_core::error_chain;
 use super::isolation::{CompilerIsolation, isolate};
 use crate::engine;
 use crate::error::LoadError;
+use crate::load::adapt::{self, Adapter};
 use crate::load::compile;
 
 /// First byte of a response with code.
@@ -56,9 +57,20 @@ pub(super) struct Task {
     pub(super) memory: u64,
     /// CPU time limit in seconds.
     pub(super) cpu_seconds: u64,
-    /// Only reports the confinement, and compiles nothing.
-    #[serde(default)]
-    pub(super) only_isolation: bool,
+    /// Work to do.
+    pub(super) work: Work,
+}
+
+/// Work of a compiling process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Work {
+    /// Compiles a component.
+    Compile,
+    /// Makes a component of a core module.
+    Adapt(Adapter),
+    /// Only reports the confinement.
+    Isolation,
 }
 
 /// An error that the child can describe better than its exit status.
@@ -68,6 +80,7 @@ pub(super) enum ChildError {
     Malformed(String),
     UnsupportedFeature(String),
     Compile(String),
+    NotAdapted(String),
 }
 
 impl From<LoadError> for ChildError {
@@ -76,6 +89,7 @@ impl From<LoadError> for ChildError {
             LoadError::Malformed { reason } => Self::Malformed(reason),
             LoadError::UnsupportedFeature { feature } => Self::UnsupportedFeature(feature),
             LoadError::Compile { reason } => Self::Compile(reason),
+            LoadError::NotAdapted { reason } => Self::NotAdapted(reason),
             other => Self::Compile(error_chain(&other)),
         }
     }
@@ -87,6 +101,7 @@ impl From<ChildError> for LoadError {
             ChildError::Malformed(reason) => Self::Malformed { reason },
             ChildError::UnsupportedFeature(feature) => Self::UnsupportedFeature { feature },
             ChildError::Compile(reason) => Self::Compile { reason },
+            ChildError::NotAdapted(reason) => Self::NotAdapted { reason },
         }
     }
 }
@@ -106,22 +121,30 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     (&mut input).take(4096).read_until(b'\n', &mut line)?;
     let task: Task = serde_json::from_slice(&line)?;
     let isolation = confine(&task)?;
-    if task.only_isolation {
-        output.write_all(&[ISOLATION])?;
-        serde_json::to_writer(&mut output, &isolation)?;
-        return output.flush();
-    }
-    let mut bytes = Vec::new();
-    input.take(task.size).read_to_end(&mut bytes)?;
-    let compiled = engine::compiler(task.optimize)
-        .map_err(|error| LoadError::Compile {
-            reason: error_chain(&error),
-        })
-        .and_then(|engine| compile::compile(&engine, &bytes));
-    match compiled {
-        Ok(code) => {
+    let mut read = || {
+        let mut bytes = Vec::new();
+        (&mut input).take(task.size).read_to_end(&mut bytes)?;
+        io::Result::Ok(bytes)
+    };
+    let made = match task.work {
+        Work::Isolation => {
+            output.write_all(&[ISOLATION])?;
+            serde_json::to_writer(&mut output, &isolation)?;
+            return output.flush();
+        }
+        Work::Adapt(adapter) => adapt::encode(&read()?, adapter),
+        Work::Compile => {
+            let bytes = read()?;
+            let engine = engine::compiler(task.optimize).map_err(|error| LoadError::Compile {
+                reason: error_chain(&error),
+            });
+            engine.and_then(|engine| compile::compile(&engine, &bytes))
+        }
+    };
+    match made {
+        Ok(made) => {
             output.write_all(&[OK])?;
-            output.write_all(&code)?;
+            output.write_all(&made)?;
         }
         Err(error) => {
             output.write_all(&[REFUSED])?;

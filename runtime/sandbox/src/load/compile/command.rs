@@ -11,9 +11,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::UNEXPECTED;
-use super::child::{ChildError, ISOLATION, OK, OUT_OF_MEMORY, REFUSED, Task};
+use super::child::{ChildError, ISOLATION, OK, OUT_OF_MEMORY, REFUSED, Task, Work};
 use super::isolation::CompilerIsolation;
 use crate::error::{CompileLimit, LoadError};
+use crate::load::adapt::Adapter;
 
 /// Signal that ends a process which has exhausted its CPU time: 24 on Linux and macOS.
 const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
@@ -87,13 +88,19 @@ pub(crate) async fn compile(
     optimize: bool,
     bytes: &[u8],
 ) -> Result<Vec<u8>, LoadError> {
-    let task = Task {
-        size: bytes.len() as u64,
-        optimize,
-        memory: limits.memory,
-        cpu_seconds: limits.cpu_seconds,
-        only_isolation: false,
-    };
+    let task = task(limits, Work::Compile, optimize, bytes);
+    let (answer, status) = ask(command, limits, &task, bytes).await?;
+    read_answer(answer, status, limits)
+}
+
+/// Makes a component of a core module in a child process. Dropping the future kills it.
+pub(crate) async fn adapt(
+    command: &CompileCommand,
+    limits: &CompileLimits,
+    adapter: Adapter,
+    bytes: &[u8],
+) -> Result<Vec<u8>, LoadError> {
+    let task = task(limits, Work::Adapt(adapter), false, bytes);
     let (answer, status) = ask(command, limits, &task, bytes).await?;
     read_answer(answer, status, limits)
 }
@@ -103,13 +110,7 @@ pub(crate) async fn isolation(
     command: &CompileCommand,
     limits: &CompileLimits,
 ) -> Result<CompilerIsolation, LoadError> {
-    let task = Task {
-        size: 0,
-        optimize: false,
-        memory: limits.memory,
-        cpu_seconds: limits.cpu_seconds,
-        only_isolation: true,
-    };
+    let task = task(limits, Work::Isolation, false, &[]);
     let (answer, status) = ask(command, limits, &task, &[]).await?;
     match answer.split_first() {
         Some((&ISOLATION, json)) => serde_json::from_slice(json).map_err(unreadable),
@@ -118,6 +119,16 @@ pub(crate) async fn isolation(
             .unwrap_or_else(|| LoadError::Compile {
                 reason: "the compiling process did not report its confinement".into(),
             })),
+    }
+}
+
+fn task(limits: &CompileLimits, work: Work, optimize: bool, bytes: &[u8]) -> Task {
+    Task {
+        size: bytes.len() as u64,
+        optimize,
+        memory: limits.memory,
+        cpu_seconds: limits.cpu_seconds,
+        work,
     }
 }
 

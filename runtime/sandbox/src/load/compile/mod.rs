@@ -28,6 +28,8 @@ pub(crate) enum Artefact<'a> {
     Verified(&'a File),
 }
 
+/// Makes a component of a core module in a separate process.
+pub(crate) use command::adapt as adapt_in_child;
 /// Compiles a component in a separate process.
 pub(crate) use command::compile as compile_in_child;
 pub(crate) use command::isolation as isolation_of_child;

@@ -88,8 +88,8 @@ impl Offer {
         })?;
         let sole = setup::sole(wanted, is_locked, settings, environment, console).await?;
         let tool = sole.agent.as_tool(name, &wanted.description.value);
-        let tool = tool
-            .map_err(|error| Failure::new(Exit::Config, "an agent cannot be offered").because(error))?;
+        let tool =
+            tool.map_err(|error| Failure::new(Exit::Config, "an agent cannot be offered").because(error))?;
         Ok(Self {
             flows: BTreeMap::from([(name.to_owned(), sole.agent.flow())]),
             tools: vec![tool],

@@ -17,8 +17,15 @@ impl Host {
     }
 
     async fn listen_to_changes(&self) -> Response<Incoming> {
-        let (headers, body) = current(7, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let (headers, body) = current(
+            7,
+            "subscriptions/listen",
+            json!({"notifications": {"toolsListChanged": true}}),
+        );
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         self.stream("POST", &headers, body.to_string().into_bytes()).await
     }
 }
@@ -45,10 +52,16 @@ async fn subscription_over_http_is_a_stream_that_ends_with_the_server() {
     host.replace("one");
     let told = event(&mut body).await.unwrap();
     assert_eq!(told["method"], CHANGED);
-    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7);
+    assert_eq!(
+        told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+        7
+    );
     host.server.0.end_listening();
     let last = event(&mut body).await.unwrap();
-    assert_eq!((&last["id"], &last["result"]["resultType"]), (&json!(7), &json!("complete")));
+    assert_eq!(
+        (&last["id"], &last["result"]["resultType"]),
+        (&json!(7), &json!("complete"))
+    );
     assert!(event(&mut body).await.is_none());
     idle().await;
     assert!(host.server.0.is_idle());
@@ -68,7 +81,9 @@ async fn subscription_that_its_client_leaves_is_forgotten() {
     headers.push(("accept", "application/json".into()));
     let mut all = vec![DEFAULTS[0], DEFAULTS[1]];
     all.extend(headers.iter().map(|(name, value)| (*name, value.as_str())));
-    let refused = host.send("POST", "/mcp", &all, body.to_string().into_bytes()).await;
+    let refused = host
+        .send("POST", "/mcp", &all, body.to_string().into_bytes())
+        .await;
     assert_eq!(refused.code(), (400, -32600));
 }
 
@@ -91,7 +106,9 @@ async fn session_over_http_has_one_stream_of_changes() {
     assert_eq!((answer.status, answer.kind.as_str()), (200, "application/json"));
     assert_eq!(event(&mut body).await.unwrap()["method"], CHANGED);
     // It ends with the session, and a client of another one has none.
-    let ended = host.send("DELETE", "/mcp", &[DEFAULTS[0], own[0]], Vec::new()).await;
+    let ended = host
+        .send("DELETE", "/mcp", &[DEFAULTS[0], own[0]], Vec::new())
+        .await;
     assert_eq!(ended.status, 204);
     assert!(event(&mut body).await.is_none());
     let gone = read(host.stream("GET", &own, Vec::new()).await).await;

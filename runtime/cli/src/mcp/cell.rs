@@ -1,0 +1,82 @@
+//! MCP servers that run in a cell: programs of a component, from their start to their end, with the grants of their table.
+
+use std::sync::Arc;
+
+use toolcell_core::Receipt;
+use toolcell_core::tool::{CallObserver, LogLine, LogSource};
+use toolcell_mcp::Identity;
+use toolcell_mcp::client::{InProcessServer, McpServer, Options, OutputTail, StartError};
+
+use crate::components::loader::LoadedProgram;
+
+/// Observer of a server in a cell: its standard error goes to the log of Toolcell.
+struct CellLog {
+    server: String,
+    errors: OutputTail,
+}
+
+impl CallObserver for CellLog {
+    fn log(&self, line: LogLine) {
+        let LogLine { source, message, .. } = line;
+        tracing::info!(
+            server = self.server,
+            ?source,
+            line = message,
+            "output of an MCP server"
+        );
+        if source != LogSource::Backtrace {
+            self.errors.push(message);
+        }
+    }
+
+    fn receipt(&self, receipt: Receipt) {
+        let Receipt {
+            fuel, peak_memory, ..
+        } = receipt;
+        tracing::info!(
+            server = self.server,
+            fuel,
+            peak_memory,
+            "an MCP server in a cell ended"
+        );
+        for denial in &receipt.denials {
+            tracing::warn!(
+                server = self.server,
+                what = denial.what,
+                target = denial.target,
+                "denied"
+            );
+        }
+    }
+}
+
+/// Starts a program as a server, and again when it has ended.
+pub(super) async fn start(
+    program: LoadedProgram,
+    arguments: Vec<String>,
+    options: Options,
+    identity: Identity,
+) -> Result<Arc<McpServer>, StartError> {
+    let server = options.name.clone();
+    let start = move || {
+        let errors = OutputTail::default();
+        let observer = Arc::new(CellLog {
+            server: server.clone(),
+            errors: errors.clone(),
+        });
+        let words = std::iter::once(server.clone()).chain(arguments.iter().cloned());
+        let running = (program.component).start_program(
+            program.policy.clone(),
+            &program.secrets,
+            words.collect(),
+            observer,
+        );
+        let running = running.map_err(|error| error.to_string())?;
+        Ok(InProcessServer {
+            stream: Box::new(running.stream),
+            guard: Box::new(running.cell),
+            errors,
+        })
+    };
+    McpServer::in_process(start, options, identity).await
+}

@@ -1,0 +1,169 @@
+//! Programs that run on, such as servers on standard input and output: one cell from the start to the end of the program.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
+use toolcell_core::tool::CallObserver;
+use toolcell_core::{Policy, Secrets, ToolError};
+use wasmtime::Store;
+use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::cli::{AsyncStdinStream, AsyncStdoutStream};
+use wasmtime_wasi::p2::bindings::{Command, CommandPre};
+
+use crate::cell::state::CellState;
+use crate::cell::{CellRequest, GuestCall};
+use crate::component::{Code, Component};
+use crate::egress::{BoundSecrets, InvalidBinding};
+
+/// Size of the buffer of a running program, in bytes, for each direction. The side that writes waits while it is full.
+pub const PROGRAM_BUFFER: usize = 64 << 10;
+
+/// Memory of a running program's buffers, in bytes: those of both directions, and as much in the streams of the engine.
+const BUFFERS: u64 = 4 * PROGRAM_BUFFER as u64;
+
+/// Program that runs in a cell. Its standard error is logged.
+#[derive(Debug)]
+pub struct RunningProgram {
+    /// Its standard output to read, and its standard input to write. Both end with the program.
+    pub stream: DuplexStream,
+    /// Its cell.
+    pub cell: RunningCell,
+}
+
+/// Cell of a program. Dropping it ends the program.
+pub struct RunningCell(JoinHandle<()>);
+
+/// Reason why a program was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartProgramError {
+    /// The component is no program.
+    #[error("it is no program: it does not export `wasi:cli/run`")]
+    NotAProgram,
+    /// A binding of the policy is invalid or its secret has no value.
+    #[error(transparent)]
+    Binding(#[from] InvalidBinding),
+}
+
+impl Drop for RunningCell {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for RunningCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RunningCell")
+    }
+}
+
+impl Component {
+    /// Starts a program with these arguments, of which the first is its name. It runs in one cell, under the grants and limits of
+    /// the policy, until it ends, a limit ends it, or its cell is dropped. What it writes to standard error is logged by the
+    /// observer, which gets the receipt, too.
+    ///
+    /// # Errors
+    /// Fails if the component is no program, or a secret of the policy has no value.
+    pub fn start_program(
+        &self,
+        policy: Arc<Policy>,
+        secrets: &Secrets,
+        arguments: Vec<String>,
+        observer: Arc<dyn CallObserver>,
+    ) -> Result<RunningProgram, StartProgramError> {
+        let loaded = self.0.clone();
+        if !matches!(loaded.code, Code::Program(_)) {
+            return Err(StartProgramError::NotAProgram);
+        }
+        let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
+        let egress = loaded.base.egress(&policy, bound);
+        let (stream, guest) = tokio::io::duplex(PROGRAM_BUFFER);
+        let running = async move {
+            let Code::Program(pre) = &loaded.code else { return };
+            let request = CellRequest {
+                pre,
+                policy: &policy,
+                limits: policy.limits.clone(),
+                egress: &egress,
+                observer: observer.clone(),
+                footprint: loaded.base.footprint,
+                bytes_in: 0,
+            };
+            let call = ServiceCall {
+                arguments,
+                stream: Some(guest),
+            };
+            let ended = loaded.base.cells.run_cell(request, call).await;
+            match ended.result {
+                Ok(code) => tracing::info!(code, "a program in a cell ended"),
+                Err(error) => {
+                    let message = egress.redactor().text(&error.to_string()).into_owned();
+                    tell_end(&*observer, message);
+                }
+            }
+            observer.receipt(ended.receipt);
+        };
+        Ok(RunningProgram {
+            stream,
+            cell: RunningCell(tokio::spawn(running)),
+        })
+    }
+}
+
+/// Logs the reason for which a program was ended.
+fn tell_end(observer: &dyn CallObserver, message: String) {
+    use toolcell_core::tool::{LogLevel, LogLine, LogSource};
+    observer.log(LogLine {
+        level: LogLevel::Error,
+        source: LogSource::Host,
+        message,
+    });
+}
+
+/// Standard input and output of a program that runs on.
+pub(crate) struct Pipes {
+    pub(crate) stdin: AsyncStdinStream,
+    pub(crate) stdout: AsyncStdoutStream,
+}
+
+/// Runs a program to its end.
+struct ServiceCall {
+    arguments: Vec<String>,
+    stream: Option<DuplexStream>,
+}
+
+impl GuestCall for ServiceCall {
+    type World = CommandPre<CellState>;
+    type Done = i32;
+
+    fn prepare(&mut self, state: &mut CellState) -> Result<(), ToolError> {
+        let arguments = std::mem::take(&mut self.arguments);
+        let Some(stream) = self.stream.take() else {
+            return Ok(());
+        };
+        let (stdin, stdout) = tokio::io::split(stream);
+        let pipes = Pipes {
+            stdin: AsyncStdinStream::new(stdin),
+            stdout: AsyncStdoutStream::new(PROGRAM_BUFFER, stdout),
+        };
+        let started = state.start_service(arguments, pipes, BUFFERS);
+        started.map_err(|refused| refused.into_error())
+    }
+
+    async fn call_guest(self, guest: &Command, store: &mut Store<CellState>) -> wasmtime::Result<i32> {
+        match guest.wasi_cli_run().call_run(&mut *store).await {
+            Ok(Ok(())) => Ok(0),
+            Ok(Err(())) => Ok(1),
+            Err(error) => match error.downcast_ref::<I32Exit>() {
+                Some(exit) => Ok(exit.0),
+                None => Err(error),
+            },
+        }
+    }
+
+    fn bytes_out(_: &i32) -> u64 {
+        0
+    }
+}
