@@ -22,7 +22,7 @@ pub(crate) struct TerminalElicitor {
 }
 
 impl TerminalElicitor {
-    /// Creates an elicitor; `None` without a terminal, so that servers know that nobody can be asked.
+    /// Creates an elicitor; `None` without a terminal, so that servers know that no user can be asked.
     pub(crate) fn at_terminal(environment: &Environment, console: &Console) -> Option<Arc<dyn Elicitor>> {
         let terminals = environment.terminals;
         let elicitor = Self {

@@ -60,10 +60,10 @@ pub enum ServerError {
     /// The server speaks no version of the protocol that is supported.
     #[error("it speaks version `{0}` of the protocol, which is not supported; supported are {versions}", versions = versions())]
     Version(String),
-    /// The server sent too much that nobody asked for.
+    /// The server sent too many unsolicited messages.
     #[error(
         "the server sent more than {} messages without being asked",
-        super::pending::MAX_UNASKED
+        super::pending::MAX_UNSOLICITED
     )]
     Flood,
     /// No connection to the server over HTTP, so that nothing was sent.

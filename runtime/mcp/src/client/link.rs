@@ -1,7 +1,7 @@
 //! One connection to a server: its requests, on streams or over HTTP, with their time limits.
 //!
 //! Every request has a time limit and ends by itself. Answers that come late, twice or with an unknown identifier are
-//! counted and dropped; beyond [`MAX_UNASKED`](super::MAX_UNASKED) of them and other unasked messages the connection is closed.
+//! counted and dropped; beyond [`MAX_UNSOLICITED`](super::MAX_UNSOLICITED) of them and other unsolicited messages the connection is closed.
 
 mod listening;
 
@@ -20,7 +20,7 @@ use toolcell_core::tool::CallObserver;
 use self::listening::Listening;
 use super::elicitation::{self, Asking, Questions, Stopwatch};
 use super::error::ServerError;
-use super::http::{Endpoint, Outgoing, POST_TIME};
+use super::http::{Endpoint, Outgoing, POST_TIMEOUT};
 use super::message::{self, Received};
 use super::pending::{Shared, Waiting};
 use crate::lines::{Line, Lines};
@@ -246,7 +246,7 @@ impl Link {
             None => self.notify(method, params),
             Some(http) => {
                 let message = message::notification(method, params);
-                let _ = tokio::time::timeout(limit.min(POST_TIME), http.post(message, method)).await;
+                let _ = tokio::time::timeout(limit.min(POST_TIMEOUT), http.post(message, method)).await;
             }
         }
     }
@@ -322,14 +322,25 @@ impl Link {
         self.shared.close(error);
     }
 
-    /// Returns `true` once after the lists of the server changed.
-    pub(super) fn take_stale(&self) -> bool {
-        self.shared.is_stale.swap(false, Ordering::Relaxed)
+    /// Returns the duty to read the lists of the server, once after they changed.
+    pub(super) fn take_stale(&self) -> Option<Unread<'_>> {
+        self.shared.take_stale().then_some(Unread(&self.shared))
     }
+}
 
-    /// Marks the lists of the server as changed.
-    pub(super) fn set_stale(&self) {
-        self.shared.set_stale();
+/// Lists that changed and are being read. They stay changed unless they were read to their ends, also if the call that reads
+/// them is cancelled.
+pub(super) struct Unread<'a>(&'a Shared);
+
+impl Unread<'_> {
+    pub(super) fn is_read(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        self.0.set_stale();
     }
 }
 
@@ -370,7 +381,7 @@ async fn read(input: impl AsyncRead + Unpin, shared: Arc<Shared>, outbox: mpsc::
             Ok(Some(Line::Whole(line))) => message::parse(line),
             Ok(Some(Line::TooLong)) => {
                 shared.deliver_too_long();
-                Received::Nonsense
+                Received::Invalid
             }
             Ok(None) | Err(_) => break ServerError::Ended { status: None },
         };
@@ -416,7 +427,7 @@ async fn post(http: Arc<Endpoint>, mut unwritten: mpsc::Receiver<Vec<u8>>, share
             () = shared.closed.cancelled() => None,
         };
         let Some(message) = message else { return };
-        let posted = tokio::time::timeout(POST_TIME, http.post(message, "notification"));
+        let posted = tokio::time::timeout(POST_TIMEOUT, http.post(message, "notification"));
         tokio::select! {
             _ = posted => {}
             () = shared.closed.cancelled() => return,

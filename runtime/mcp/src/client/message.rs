@@ -29,7 +29,7 @@ pub(super) enum Received {
         params: Map<String, Value>,
     },
     /// Anything else.
-    Nonsense,
+    Invalid,
 }
 
 /// Content of an answer.
@@ -47,7 +47,7 @@ pub(super) enum Answer {
 /// Parses a line.
 pub(super) fn parse(line: &[u8]) -> Received {
     let Ok(text) = std::str::from_utf8(line) else {
-        return Received::Nonsense;
+        return Received::Invalid;
     };
     if values(line) > MAX_VALUES {
         let reason = format!("has more than {MAX_VALUES} values");
@@ -55,7 +55,7 @@ pub(super) fn parse(line: &[u8]) -> Received {
     }
     match parse_nested(text, MAX_DEPTH) {
         Ok(Value::Object(object)) => of_object(object),
-        Ok(_) => Received::Nonsense,
+        Ok(_) => Received::Invalid,
         Err(error) => unreadable(text, format!("is not accepted: {error}")),
     }
 }
@@ -112,7 +112,7 @@ fn unreadable(text: &str, reason: String) -> Received {
             id,
             answer: Answer::Invalid(reason),
         },
-        _ => Received::Nonsense,
+        _ => Received::Invalid,
     }
 }
 
@@ -120,7 +120,7 @@ fn of_object(mut object: Map<String, Value>) -> Received {
     let id = object.get("id").and_then(RequestId::of);
     let method = match object.remove("method") {
         Some(Value::String(method)) => Some(method),
-        Some(_) => return Received::Nonsense,
+        Some(_) => return Received::Invalid,
         None => None,
     };
     let mut params = || match object.remove("params") {
@@ -128,7 +128,7 @@ fn of_object(mut object: Map<String, Value>) -> Received {
         _ => Map::new(),
     };
     match (id, method) {
-        (Some(RequestId::Text(id)), Some(_)) if id.len() > MAX_REQUEST_ID => Received::Nonsense,
+        (Some(RequestId::Text(id)), Some(_)) if id.len() > MAX_REQUEST_ID => Received::Invalid,
         (Some(id), Some(method)) => Received::Request {
             id,
             method,
@@ -142,7 +142,7 @@ fn of_object(mut object: Map<String, Value>) -> Received {
             id,
             answer: answer(object),
         },
-        (Some(RequestId::Text(_)) | None, None) => Received::Nonsense,
+        (Some(RequestId::Text(_)) | None, None) => Received::Invalid,
     }
 }
 
@@ -243,22 +243,22 @@ mod tests {
                     params: Map::new(),
                 },
             ),
-            (r#"{"id":"1","result":{}}"#, Received::Nonsense),
-            (r#"{"id":1,"method":1}"#, Received::Nonsense),
-            (r#"[{"id":1,"result":{}}]"#, Received::Nonsense),
-            ("Listening on port 80", Received::Nonsense),
-            ("", Received::Nonsense),
+            (r#"{"id":"1","result":{}}"#, Received::Invalid),
+            (r#"{"id":1,"method":1}"#, Received::Invalid),
+            (r#"[{"id":1,"result":{}}]"#, Received::Invalid),
+            ("Listening on port 80", Received::Invalid),
+            ("", Received::Invalid),
         ] {
             assert_eq!(parsed(line), expected, "{line}");
         }
-        assert_eq!(parse(b"{\"id\":1,\"result\":\"\xff\"}"), Received::Nonsense);
+        assert_eq!(parse(b"{\"id\":1,\"result\":\"\xff\"}"), Received::Invalid);
     }
 
     #[test]
     fn identifier_of_a_request_has_a_limited_size() {
         let of = |size: usize| parsed(&json!({"id": "x".repeat(size), "method": "ping"}).to_string());
         assert!(matches!(of(MAX_REQUEST_ID), Received::Request { .. }));
-        assert_eq!(of(MAX_REQUEST_ID + 1), Received::Nonsense);
+        assert_eq!(of(MAX_REQUEST_ID + 1), Received::Invalid);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use super::error::{ServerError, excerpt};
 use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Answer, Received};
 
-/// Maximum number of messages that nobody asked for between two answers: notifications, requests of the server, and
-/// answers that are late or belong to no request.
-pub const MAX_UNASKED: u32 = 10_000;
+/// Maximum number of unsolicited messages between two answers: notifications, requests of the server, and answers that are late
+/// or belong to no request.
+pub const MAX_UNSOLICITED: u32 = 10_000;
 
 /// Maximum size of a text in a progress report, in bytes.
 const MAX_PROGRESS_TEXT: usize = 1 << 10;
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) closed: CancellationToken,
     /// True once a list of the server changed, until it is read again.
-    pub(super) is_stale: AtomicBool,
+    is_stale: AtomicBool,
     last_id: AtomicI64,
     /// Request for changes of the lists on a stream, and its end; an answer ends it.
     subscription: Mutex<Option<(i64, CancellationToken)>>,
@@ -43,7 +43,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) waiting: HashMap<i64, Waiting>,
-    unasked: u32,
+    unsolicited: u32,
     pub(super) end: Option<ServerError>,
 }
 
@@ -70,6 +70,11 @@ impl Shared {
     /// Returns the identifier of another request.
     pub(super) fn next_id(&self) -> i64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Returns true once after the lists of the server changed.
+    pub(super) fn take_stale(&self) -> bool {
+        self.is_stale.swap(false, Ordering::Relaxed)
     }
 
     /// Marks the lists of the server as changed.
@@ -117,9 +122,9 @@ impl Shared {
                 self.notified(&method, &params);
                 false
             }
-            Received::Nonsense => false,
+            Received::Invalid => false,
         };
-        match was_asked || self.count_unasked() {
+        match was_asked || self.count_unsolicited() {
             true => Ok(()),
             false => Err(ServerError::Flood),
         }
@@ -134,11 +139,11 @@ impl Shared {
         }
     }
 
-    /// Counts a message that nobody asked for. Returns `false` if it is one too many.
-    fn count_unasked(&self) -> bool {
+    /// Counts an unsolicited message. Returns `false` if it is one too many.
+    fn count_unsolicited(&self) -> bool {
         let mut state = self.lock();
-        state.unasked += 1;
-        state.unasked <= MAX_UNASKED
+        state.unsolicited += 1;
+        state.unsolicited <= MAX_UNSOLICITED
     }
 
     /// Returns the end of a subscription, for which no request waits.
@@ -163,7 +168,7 @@ impl Shared {
             }
             return false;
         };
-        state.unasked = 0;
+        state.unsolicited = 0;
         let _ = to.send(match answer {
             Answer::Result(value) => Ok(value),
             Answer::Error { code, message } => Err(ServerError::Answered {

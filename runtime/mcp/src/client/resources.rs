@@ -175,7 +175,7 @@ pub(super) fn tools(capabilities: &Value) -> Vec<(Kind, Value)> {
 
 impl Session {
     /// Makes the requests of a tool that is none of the server's own. Returns what they say as the result of a call.
-    pub(super) async fn look(
+    pub(super) async fn call_builtin(
         &self,
         kind: Kind,
         arguments: Map<String, Value>,

@@ -379,8 +379,7 @@ impl McpServer {
         let live = match &state.live {
             Some(live) => {
                 let live = live.clone();
-                if live.session.link.take_stale() {
-                    let unread = Unread(&live.session.link);
+                if let Some(unread) = live.session.link.take_stale() {
                     let listed = self.list(&live).await;
                     if live.session.link.is_lost() {
                         drop(state);
@@ -467,22 +466,6 @@ impl McpServer {
         }
         tokio::time::sleep_until(ready_at).await;
         Ok(())
-    }
-}
-
-/// A list that changed and is being read. It stays changed unless it was read to its end, also if the call that reads it is
-/// cancelled.
-struct Unread<'a>(&'a Link);
-
-impl Unread<'_> {
-    fn is_read(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Unread<'_> {
-    fn drop(&mut self) {
-        self.0.set_stale();
     }
 }
 

@@ -177,7 +177,7 @@ impl Session {
         observer: Arc<dyn CallObserver>,
     ) -> Result<Value, ServerError> {
         if tool.kind != Kind::Call {
-            return self.look(tool.kind, arguments, limit, observer).await;
+            return self.call_builtin(tool.kind, arguments, limit, observer).await;
         }
         let headers = param_headers::headers(&tool.headers, &arguments);
         let params = json!({ "name": tool.remote, "arguments": arguments });

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use toolcell_core::{Content, ToolError};
 
 use super::link::MAX_ANSWER_BYTES;
-use super::pending::MAX_UNASKED;
+use super::pending::MAX_UNSOLICITED;
 use super::server::{MAX_RESTART_DELAY, Options, RESTART_DELAY};
 use super::session::MAX_PAGES;
 use super::testing::{
@@ -324,7 +324,7 @@ async fn pause_before_a_restart_is_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_nobody_asked_for_are_limited() {
-    for (count, is_flood) in [(MAX_UNASKED, false), (MAX_UNASKED + 1, true)] {
+    for (count, is_flood) in [(MAX_UNSOLICITED, false), (MAX_UNSOLICITED + 1, true)] {
         let scripted = Scripted::calls(move |_, message| {
             let odd = [
                 notification("notifications/message", json!({"level": "info", "data": "x"})),

@@ -2,7 +2,7 @@
 
 mod asking;
 #[cfg(test)]
-mod servers;
+mod call_tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

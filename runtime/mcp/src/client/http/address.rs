@@ -9,7 +9,7 @@ use url::{Host, Url};
 use crate::client::error::ServerError;
 
 /// Time in which a connection is established.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Headers that the protocol or the connection sets.
 const RESERVED: [&str; 10] = [
@@ -123,7 +123,7 @@ impl Remote {
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
-            .connect_timeout(CONNECT_TIME)
+            .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("toolcell/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
             .build()

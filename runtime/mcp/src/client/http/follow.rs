@@ -84,7 +84,7 @@ impl Endpoint {
         let receive = |received| match received {
             // The answer ends a subscription. Another one has no place here.
             Received::Answer { id, .. } if Some(id) == subscribed => Ok(true),
-            Received::Answer { .. } => receive(Received::Nonsense).map(|()| false),
+            Received::Answer { .. } => receive(Received::Invalid).map(|()| false),
             other => receive(other).map(|()| false),
         };
         let read = read_events(&mut response, &mut events, &mut size, "", &receive).await;

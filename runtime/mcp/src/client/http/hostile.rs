@@ -9,7 +9,7 @@ use super::testing::{Does, JSON, Scripted, Seen, answer, event, events, polite, 
 use super::tests::{counted, quick, text};
 use super::{MAX_REFUSAL_BYTES, MAX_SESSION_ID, MAX_STREAM_BYTES, Remote};
 use crate::client::link::MAX_ANSWER_BYTES;
-use crate::client::pending::MAX_UNASKED;
+use crate::client::pending::MAX_UNSOLICITED;
 use crate::client::server::McpServer;
 use crate::client::testing::{call, fail, identity};
 
@@ -182,7 +182,7 @@ async fn answer_that_comes_twice_counts_once() {
 
 #[tokio::test]
 async fn flood_of_events_ends_the_session_and_no_more() {
-    for (count, is_flood) in [(MAX_UNASKED, false), (MAX_UNASKED + 1, true)] {
+    for (count, is_flood) in [(MAX_UNSOLICITED, false), (MAX_UNSOLICITED + 1, true)] {
         let scripted = Scripted::calls(move |seen| {
             let odd = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
             let flood = Does::Write(odd.repeat(count as usize).into_bytes());
@@ -255,7 +255,7 @@ async fn server_that_refuses_the_client_does_not_start() {
         let error = scripted.start_with(quick()).await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    // A port that nobody listens on.
+    // A port without a listener.
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", closed.local_addr().unwrap());
     drop(closed);

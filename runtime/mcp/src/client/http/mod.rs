@@ -51,10 +51,10 @@ const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// Time for a message that has no answer, such as a notification.
-pub(super) const POST_TIME: Duration = Duration::from_secs(10);
+pub(super) const POST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time in which a session is ended.
-const END_TIME: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Method of HTTP that opens a stream of messages.
 const LISTEN: &str = "GET";
@@ -79,11 +79,11 @@ pub(super) struct Outgoing<'a> {
 pub(super) struct Endpoint {
     client: reqwest::Client,
     remote: Remote,
-    session: Mutex<Session>,
+    session: Mutex<HttpSession>,
 }
 
 #[derive(Default)]
-struct Session {
+struct HttpSession {
     /// Identifier that the server gave to the session.
     id: Option<HeaderValue>,
     /// True once the server did not know the session any more.
@@ -180,7 +180,7 @@ impl Endpoint {
                             receive(received).map(|()| true)
                         }
                         // An answer to another request has no place in this stream.
-                        Received::Answer { .. } => receive(Received::Nonsense).map(|()| false),
+                        Received::Answer { .. } => receive(Received::Invalid).map(|()| false),
                         other => receive(other).map(|()| false),
                     },
                 )
@@ -220,7 +220,7 @@ impl Endpoint {
             return;
         }
         let request = self.with_session(self.client.request(Method::DELETE, self.remote.url()));
-        let _ = tokio::time::timeout(END_TIME, request.send()).await;
+        let _ = tokio::time::timeout(END_TIMEOUT, request.send()).await;
     }
 
     /// Opens a stream of events, from the event after `last`.
@@ -346,7 +346,7 @@ impl Endpoint {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Session> {
+    fn lock(&self) -> MutexGuard<'_, HttpSession> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::HeaderMap;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
 use serde_json::{Map, Value};
 
 use crate::message::{Incoming, Request, RpcError, excerpt};
@@ -200,7 +200,7 @@ fn same(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcError>
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
+    use hyper::header::{HeaderName, HeaderValue};
     use serde_json::json;
 
     use super::*;
