@@ -26,6 +26,7 @@
 pub mod client;
 mod lines;
 mod message;
+mod param_headers;
 mod server;
 mod version;
 

@@ -33,9 +33,9 @@ fn user_answers_a_question_of_a_server() {
     let mut terminal = Terminal::start(&user, &command, "xterm", 100, 40);
     terminal.wait_for("the MCP server `srv` asks you").answer("y");
     for (field, line) in [
-        ("count, a whole number; empty to leave it out", "x\n"),
+        ("`count`, a whole number; empty to leave it out", "x\n"),
         ("the value is of another kind", "4\n"),
-        ("name, a text", "Ada\n"),
+        ("`name`, a text", "Ada\n"),
     ] {
         terminal
             .wait_for(field)

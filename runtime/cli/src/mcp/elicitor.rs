@@ -11,7 +11,7 @@ use toolcell_mcp::client::{Elicitation, ElicitationAnswer, ElicitationField, Eli
 use crate::approval::terminal::blocking;
 use crate::environment::Environment;
 use crate::ui::render::Console;
-use crate::ui::terminal::{Answer, Asking, Choice, Exhibit, Fact, Own, Question, Shown, Text, text};
+use crate::ui::terminal::{Answer, Asking, Choice, Exhibit, Fact, Own, Question, Text, text};
 
 /// Maximum number of attempts for a value, and for a whole form.
 const MAX_TRIES: usize = 3;
@@ -22,7 +22,7 @@ pub(crate) struct TerminalElicitor {
 }
 
 impl TerminalElicitor {
-    /// Creates an elicitor; `None` without a terminal, so that servers know that nobody can be asked.
+    /// Creates an elicitor; `None` without a terminal, so that servers know that no user can be asked.
     pub(crate) fn at_terminal(environment: &Environment, console: &Console) -> Option<Arc<dyn Elicitor>> {
         let terminals = environment.terminals;
         let elicitor = Self {
@@ -46,7 +46,17 @@ impl Elicitor for TerminalElicitor {
         Box::pin(async move {
             let answered = blocking(move |withdrawn: &AtomicBool| {
                 let is_withdrawn = || withdrawn.load(Ordering::Relaxed);
-                console.ask(&is_withdrawn, |asking| ask(&elicitation, asking))
+                console.ask(&is_withdrawn, |asking| {
+                    // Another question may have been on the screen until now.
+                    if is_withdrawn() {
+                        return Ok(ElicitationAnswer::Cancel);
+                    }
+                    let answer = ask(&elicitation, asking)?;
+                    if answer == ElicitationAnswer::Cancel && is_withdrawn() {
+                        asking.say("  not sent: the server does not wait for the answer any more")?;
+                    }
+                    Ok(answer)
+                })
             });
             match answered.await {
                 Some(Ok(answer)) => answer,
@@ -122,7 +132,7 @@ enum Value {
 
 fn value(field: &ElicitationField, asking: &mut Asking<'_>) -> io::Result<Value> {
     for _ in 0..MAX_TRIES {
-        let question = text!("  {}, {}", Shown(&field.name), kind(field));
+        let question = text!("  `{}`, {}", field.name, kind(field));
         let Answer::Line(typed) = asking.line(question, "  value, then Enter: ")? else {
             return Ok(Value::None);
         };

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use toolcell_core::content::Link;
 use toolcell_core::schema::Mismatch;
-use toolcell_core::{Blob, CallResult, Content, Limit, ToolError, ToolSpec};
+use toolcell_core::{Blob, CallResult, Content, Limit, Redactor, ToolError, ToolSpec};
 
 use super::error::excerpt;
 
@@ -90,7 +90,8 @@ fn words(content: &[Content]) -> String {
 
 fn part(part: &Value) -> Content {
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let short = |value: &Value| value.as_str().map(excerpt);
+    // Of a result, whose secrets are removed.
+    let short = |value: &Value| value.as_str().map(|text| excerpt(text, &Redactor::default()));
     let blob = |of: &Value, key: &str| {
         Some(Content::Blob(Blob {
             media_type: media_type(&of["mimeType"])

@@ -3,7 +3,7 @@
 //! Statements of a server about itself are not trusted: without the user's word a tool counts as destructive, and its
 //! annotations are left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,9 +11,9 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{Schema, ToolName, ToolSpec};
 
 use super::error::{ServerError, excerpt};
-use super::http;
 use super::resources::Kind;
 use super::server::Options;
+use crate::param_headers::ParamHeader;
 
 /// Maximum number of tools of one server that are offered. More would fill the context of a model before its first token.
 pub const MAX_TOOLS: usize = 128;
@@ -33,6 +33,8 @@ pub struct Definition {
     pub spec: Arc<ToolSpec>,
     /// Request that it makes.
     pub(super) kind: Kind,
+    /// Arguments that are sent in headers as well.
+    pub(super) headers: Vec<ParamHeader>,
 }
 
 /// A tool of a server that is not offered, against the will of the user.
@@ -44,75 +46,102 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// Reads a list of tools, and `more` tools for what else the server has. A tool that cannot be offered is left out, with the
-/// reason, and the others stay.
-///
-/// # Errors
-/// Fails if more tools than [`MAX_TOOLS`] would be offered.
-pub(super) fn read(
-    listed: Vec<Value>,
-    more: Vec<(Kind, Value)>,
-    options: &Options,
-) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
-    let mut by_name: BTreeMap<ToolName, Definition> = BTreeMap::new();
-    let mut left_out = Vec::new();
-    let mut missing = options.only.clone().unwrap_or_default();
-    let mut leave_out = |tool: &str, reason: String| {
-        // A server could list any number of tools that cannot be used.
-        if left_out.len() < MAX_TOOLS {
-            left_out.push(LeftOut {
-                tool: excerpt(tool),
-                reason,
-            });
+/// Reads a list of tools, one after the other. A tool that cannot be offered is left out, with the reason, and the others
+/// stay. What it keeps does not depend on the length of the list.
+pub(super) struct Reader<'a> {
+    options: &'a Options,
+    /// True if arguments are sent in headers as well.
+    has_headers: bool,
+    by_name: BTreeMap<ToolName, Definition>,
+    left_out: Vec<LeftOut>,
+    /// Names in `only` that were not listed.
+    missing: Vec<String>,
+    collisions: BTreeSet<ToolName>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(options: &'a Options, has_headers: bool) -> Self {
+        Self {
+            options,
+            has_headers,
+            by_name: BTreeMap::new(),
+            left_out: Vec::new(),
+            missing: options.only.clone().unwrap_or_default(),
+            collisions: BTreeSet::new(),
         }
-    };
-    let mut collisions: Vec<ToolName> = Vec::new();
-    let listed = listed.into_iter().map(|tool| (Kind::Call, tool));
-    for (kind, mut tool) in listed.chain(more) {
-        options.redactor.json(&mut tool);
+    }
+
+    /// Reads a tool. One that makes another request than a call is for what the server has beside its own tools.
+    ///
+    /// # Errors
+    /// Fails if more tools than [`MAX_TOOLS`] would be offered.
+    pub(super) fn add(&mut self, kind: Kind, mut tool: Value) -> Result<(), ServerError> {
+        self.options.redactor.json(&mut tool);
         let Some(remote) = tool["name"].as_str().filter(|name| !name.is_empty()) else {
-            leave_out("", "it has no name".into());
-            continue;
+            self.leave_out("", "it has no name");
+            return Ok(());
         };
-        missing.retain(|name| name != remote);
-        if !options.offers(remote) {
-            continue;
+        self.missing.retain(|name| name != remote);
+        if !self.options.offers(remote) {
+            return Ok(());
         }
-        let definition = match definition(kind, &tool, remote, options) {
+        let definition = match definition(kind, &tool, remote, self.options, self.has_headers) {
             Ok(definition) => definition,
             Err(reason) => {
-                leave_out(remote, reason);
-                continue;
+                self.leave_out(remote, &reason);
+                return Ok(());
             }
         };
         let name = definition.spec.name.clone();
-        match by_name.get(&name) {
+        match self.by_name.get(&name) {
             // It is what the name means on the server.
             Some(other) if kind != Kind::Call && other.kind == Kind::Call => {}
             Some(other) => {
-                let reason = format!("`{}` has the name `{name}`, too", excerpt(&other.remote));
-                leave_out(remote, reason);
-                collisions.push(name);
+                let reason = format!("`{}` has the name `{name}`, too", other.remote);
+                self.leave_out(remote, &reason);
+                self.collisions.insert(name);
             }
-            None => _ = by_name.insert(name, definition),
+            None => _ = self.by_name.insert(name, definition),
         }
-        if by_name.len() > MAX_TOOLS {
+        if self.by_name.len() > MAX_TOOLS {
             let reason = format!("has more than {MAX_TOOLS} tools; choose among them with `only`");
             return Err(ServerError::invalid("tools/list", reason));
         }
+        Ok(())
     }
-    for name in collisions {
-        if let Some(first) = by_name.remove(&name) {
-            leave_out(&first.remote, format!("another tool has the name `{name}`, too"));
+
+    /// Returns the tools that are offered, and those that are not.
+    pub(super) fn finish(mut self) -> (Vec<Definition>, Vec<LeftOut>) {
+        for name in std::mem::take(&mut self.collisions) {
+            if let Some(first) = self.by_name.remove(&name) {
+                let reason = format!("another tool has the name `{name}`, too");
+                self.leave_out(&first.remote, &reason);
+            }
+        }
+        for name in std::mem::take(&mut self.missing) {
+            self.leave_out(&name, "the server has no such tool, which `only` names");
+        }
+        (self.by_name.into_values().collect(), self.left_out)
+    }
+
+    fn leave_out(&mut self, tool: &str, reason: &str) {
+        // A server could list any number of tools that cannot be used.
+        if self.left_out.len() < MAX_TOOLS {
+            self.left_out.push(LeftOut {
+                tool: excerpt(tool, &self.options.redactor),
+                reason: excerpt(reason, &self.options.redactor),
+            });
         }
     }
-    for name in missing {
-        leave_out(&name, "the server has no such tool, which `only` names".into());
-    }
-    Ok((by_name.into_values().collect(), left_out))
 }
 
-fn definition(kind: Kind, tool: &Value, remote: &str, options: &Options) -> Result<Definition, String> {
+fn definition(
+    kind: Kind,
+    tool: &Value,
+    remote: &str,
+    options: &Options,
+    has_headers: bool,
+) -> Result<Definition, String> {
     let text = |key: &str, limit: usize| match &tool[key] {
         Value::Null => Ok(None),
         Value::String(text) if text.len() <= limit => Ok(Some(text.clone())),
@@ -128,7 +157,10 @@ fn definition(kind: Kind, tool: &Value, remote: &str, options: &Options) -> Resu
             toolcell_core::error_chain(&error)
         )
     })?;
-    http::check_parameters(input.as_value())?;
+    let headers = match has_headers {
+        true => ParamHeader::all(input.as_value())?,
+        false => Vec::new(),
+    };
     let output = match &tool["outputSchema"] {
         Value::Null => None,
         schema => Some(Schema::parse(&schema.to_string()).map_err(|error| {
@@ -147,6 +179,7 @@ fn definition(kind: Kind, tool: &Value, remote: &str, options: &Options) -> Resu
     };
     Ok(Definition {
         kind,
+        headers,
         remote: remote.to_owned(),
         spec: Arc::new(ToolSpec {
             name: local_name(&options.name, remote)?,
@@ -194,9 +227,20 @@ mod tests {
     use super::*;
     use crate::client::resources;
 
+    fn read_all(
+        listed: impl IntoIterator<Item = (Kind, Value)>,
+        options: &Options,
+    ) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
+        let mut reader = Reader::new(options, true);
+        for (kind, tool) in listed {
+            reader.add(kind, tool)?;
+        }
+        Ok(reader.finish())
+    }
+
     /// Reads the list of a server that has tools only.
     fn read(listed: Vec<Value>, options: &Options) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
-        super::read(listed, Vec::new(), options)
+        read_all(listed.into_iter().map(|tool| (Kind::Call, tool)), options)
     }
 
     fn options() -> Options {
@@ -362,9 +406,11 @@ mod tests {
     #[test]
     fn tools_for_resources_give_way_to_those_of_the_server() {
         let capabilities = json!({"tools": {}, "resources": {}, "prompts": {}});
-        let listed = vec![tool("read_resource")];
+        let listed: Vec<(Kind, Value)> = std::iter::once((Kind::Call, tool("read_resource")))
+            .chain(resources::tools(&capabilities))
+            .collect();
         let mut options = options();
-        let (all, left_out) = super::read(listed.clone(), resources::tools(&capabilities), &options).unwrap();
+        let (all, left_out) = read_all(listed.clone(), &options).unwrap();
         assert_eq!(
             names(&all),
             [
@@ -380,7 +426,7 @@ mod tests {
         );
         assert_eq!((all[2].kind, left_out), (Kind::ListResources, vec![]));
         options.only = Some(vec!["list_resources".into()]);
-        let (chosen, left_out) = super::read(listed, resources::tools(&capabilities), &options).unwrap();
+        let (chosen, left_out) = read_all(listed, &options).unwrap();
         assert_eq!((names(&chosen), left_out), (vec!["srv_list_resources"], vec![]));
         assert_eq!(resources::tools(&json!({"tools": {}})), []);
         assert_eq!(resources::tools(&Value::Null), []);

@@ -60,10 +60,10 @@ pub enum ServerError {
     /// The server speaks no version of the protocol that is supported.
     #[error("it speaks version `{0}` of the protocol, which is not supported; supported are {versions}", versions = versions())]
     Version(String),
-    /// The server sent too much that nobody asked for.
+    /// The server sent too many unsolicited messages.
     #[error(
         "the server sent more than {} messages without being asked",
-        super::pending::MAX_UNASKED
+        super::pending::MAX_UNSOLICITED
     )]
     Flood,
     /// No connection to the server over HTTP, so that nothing was sent.
@@ -83,7 +83,7 @@ pub enum ServerError {
     /// The server over HTTP sent the client to another address.
     #[error("the server answered with the status {0}, a redirect, which is not followed")]
     Redirected(u16),
-    /// The server over HTTP wants credentials, or other ones.
+    /// The server over HTTP requires credentials, or does not accept these.
     #[error("the server refused the request without a valid authorization (status 401)")]
     Unauthorized,
     /// The server over HTTP does not know its session any more.
@@ -95,17 +95,18 @@ fn versions() -> String {
     Version::ALL.map(Version::as_str).join(", ")
 }
 
-/// The beginning of a text of a server.
-pub(super) fn excerpt(text: &str) -> String {
-    let end = text.floor_char_boundary(MAX_TEXT);
-    match text.len() > end {
-        true => format!("{}…", &text[..end]),
-        false => text.to_owned(),
+/// The beginning of a text of a server, without secrets. A secret that the cut would halve is left out.
+pub(super) fn excerpt(text: &str, redactor: &Redactor) -> String {
+    let mut shown = redactor.beginning(text, MAX_TEXT);
+    if text.len() > MAX_TEXT {
+        shown.push('…');
     }
+    shown
 }
 
 impl ServerError {
-    /// Removes secrets from the words of the server.
+    /// Removes secrets from the words of the server, and cuts them. Before that they are whole: half a secret would not be
+    /// found.
     pub(super) fn redacted(mut self, redactor: &Redactor) -> Self {
         match &mut self {
             Self::Answered { message: text, .. }
@@ -113,7 +114,7 @@ impl ServerError {
             | Self::Version(text)
             | Self::Unreachable(text)
             | Self::InProcess(text)
-            | Self::Ended { status: Some(text) } => *text = redactor.text(text).into_owned(),
+            | Self::Ended { status: Some(text) } => *text = excerpt(text, redactor),
             // Without words of the server.
             Self::Spawn { .. }
             | Self::Ended { status: None }
@@ -144,6 +145,15 @@ impl ServerError {
         Self::Invalid {
             method: method.to_owned(),
             reason: reason.into(),
+        }
+    }
+
+    /// Returns the error of a call whose tool could not be compared with its definition before, as the model reads it.
+    pub(super) fn of_list(&self, server: &str) -> ToolError {
+        ToolError::Unavailable {
+            message: format!(
+                "nothing was called, because the MCP server `{server}` did not list its tools: {self}"
+            ),
         }
     }
 
@@ -187,8 +197,18 @@ impl ServerError {
                     "the MCP server `{server}` answered with the status {status}; whether the call had an effect is unknown"
                 ),
             },
-            Self::Redirected(_) | Self::Unauthorized | Self::SessionLost => ToolError::Unavailable {
-                message: format!("the MCP server `{server}` refused the request; nothing was called"),
+            Self::Redirected(status) => ToolError::Unavailable {
+                message: format!(
+                    "the MCP server `{server}` answered with the status {status}, a redirect, which is not followed; nothing was called"
+                ),
+            },
+            Self::Unauthorized => ToolError::Unavailable {
+                message: format!(
+                    "the MCP server `{server}` refused the request without a valid authorization (status 401); nothing was called"
+                ),
+            },
+            Self::SessionLost => ToolError::Unavailable {
+                message: format!("the MCP server `{server}` ended the session again; nothing was called"),
             },
         }
     }

@@ -1,9 +1,11 @@
 //! One connection to a server: its requests, on streams or over HTTP, with their time limits.
 //!
 //! Every request has a time limit and ends by itself. Answers that come late, twice or with an unknown identifier are
-//! counted and dropped; beyond [`MAX_UNASKED`](super::MAX_UNASKED) of them and other unasked messages the connection is closed.
+//! counted and dropped; beyond [`MAX_UNSOLICITED`](super::MAX_UNSOLICITED) of them and other unsolicited messages the connection is closed.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+mod listening;
+
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,12 +14,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use toolcell_core::Redactor;
 use toolcell_core::tool::CallObserver;
 
-use super::elicitation::{self, Asking};
+use self::listening::Listening;
+use super::elicitation::{self, Asking, Questions, Stopwatch};
 use super::error::ServerError;
-use super::http::{Endpoint, Outgoing, POST_TIME};
+use super::http::{Endpoint, Outgoing, POST_TIMEOUT};
 use super::message::{self, Received};
 use super::pending::{Shared, Waiting};
 use crate::lines::{Line, Lines};
@@ -42,9 +45,8 @@ pub(super) struct Link {
     outbox: mpsc::Sender<Vec<u8>>,
     /// Connections over HTTP, where each request is an exchange of its own; `None` for streams.
     http: Option<Arc<Endpoint>>,
-    /// Asks the user; `None` if nobody can be asked.
+    /// Asks the user; `None` if no user can be asked.
     pub(super) asking: Option<Arc<Asking>>,
-    last_id: AtomicI64,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -79,9 +81,10 @@ impl Link {
     pub(super) fn start(
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
-        asking: Option<Asking>,
+        asking: Option<Arc<Asking>>,
+        redactor: Redactor,
     ) -> Self {
-        let (mut link, unwritten) = Self::new(None, asking);
+        let (mut link, unwritten) = Self::new(None, asking, redactor);
         let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.spawn(read(input, link.shared.clone(), link.outbox.clone()));
         tasks.spawn(write(output, unwritten, link.shared.clone()));
@@ -89,24 +92,29 @@ impl Link {
     }
 
     /// A connection over HTTP.
-    pub(super) fn over_http(http: Endpoint, asking: Option<Asking>) -> Self {
+    pub(super) fn over_http(http: Endpoint, asking: Option<Arc<Asking>>, redactor: Redactor) -> Self {
         let http = Arc::new(http);
-        let (mut link, unwritten) = Self::new(Some(http.clone()), asking);
+        let (mut link, unwritten) = Self::new(Some(http.clone()), asking, redactor);
         let tasks = link.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.spawn(post(http, unwritten, link.shared.clone()));
         link
     }
 
-    fn new(http: Option<Arc<Endpoint>>, asking: Option<Asking>) -> (Self, mpsc::Receiver<Vec<u8>>) {
+    fn new(
+        http: Option<Arc<Endpoint>>,
+        asking: Option<Arc<Asking>>,
+        redactor: Redactor,
+    ) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (outbox, unwritten) = mpsc::channel(MAX_UNWRITTEN);
-        let mut shared = Shared::default();
+        let mut shared = Shared::new(redactor);
         let mut tasks = JoinSet::new();
-        let asking = asking.map(Arc::new);
-        // One is shown, and one waits. The server's next one is refused.
-        let (questions, waiting) = mpsc::channel(1);
-        shared.questions = asking.is_some().then_some(questions);
+        let questions = asking.clone().map(Questions::new);
+        let waiting = questions.map(|(questions, waiting)| {
+            shared.questions = Some(questions);
+            waiting
+        });
         let shared = Arc::new(shared);
-        if let Some(asking) = asking.clone() {
+        if let Some((asking, waiting)) = asking.clone().zip(waiting) {
             tasks.spawn(elicitation::answer(
                 waiting,
                 asking,
@@ -119,7 +127,6 @@ impl Link {
             outbox,
             http,
             asking,
-            last_id: AtomicI64::new(0),
             tasks: Mutex::new(tasks),
         };
         (link, unwritten)
@@ -134,9 +141,8 @@ impl Link {
             observer,
             headers,
         } = ask;
-        let id = self.next_id();
-        let is_call = observer.is_some();
-        if is_call {
+        let id = self.shared.next_id();
+        if observer.is_some() {
             params["_meta"]["progressToken"] = id.into();
         }
         let (answer, mut answered) = oneshot::channel();
@@ -186,15 +192,14 @@ impl Link {
             let _ = self.outbox.send(body).await;
             answered.await
         };
-        let answered = self.within(limit, asked).await;
-        if let Some(asking) = self.asking.as_ref().filter(|_| is_call) {
-            asking.reset();
-        }
-        match answered {
+        match self.within(limit, asked).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(ServerError::Ended { status: None }),
             Err(Elapsed) => {
-                if self.shared.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNANSWERED {
+                // Over HTTP each request is an exchange of its own: one that hangs says nothing of the others.
+                if self.http.is_none()
+                    && self.shared.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNANSWERED
+                {
                     self.close(ServerError::Ended { status: None });
                 }
                 Err(ServerError::Timeout {
@@ -205,29 +210,29 @@ impl Link {
         }
     }
 
+    /// Starts a stopwatch that stands still while a question is shown to the user.
+    pub(super) fn stopwatch(&self) -> Stopwatch {
+        Stopwatch::start(self.asking.clone())
+    }
+
     /// Waits at most for a time in which no question is shown to the user.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-        let asked = || {
-            self.asking
-                .as_ref()
-                .map(|asking| asking.time())
-                .unwrap_or_default()
-        };
-        let (begun, before) = (Instant::now(), asked());
+        let stopwatch = self.stopwatch();
         let mut work = std::pin::pin!(work);
         loop {
-            let extra = asked().saturating_sub(before);
-            let left = (limit + extra).saturating_sub(begun.elapsed());
+            let left = limit.saturating_sub(stopwatch.elapsed());
             match tokio::time::timeout(left, &mut work).await {
                 Ok(done) => return Ok(done),
-                Err(_) if asked().saturating_sub(before) > extra => {}
+                Err(_) if stopwatch.elapsed() < limit => {}
                 Err(_) => return Err(Elapsed),
             }
         }
     }
 
-    fn next_id(&self) -> i64 {
-        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    /// Waits for the end of the connection. Returns its reason.
+    pub(super) async fn ended(&self) -> ServerError {
+        self.shared.closed.cancelled().await;
+        self.end().unwrap_or(ServerError::Ended { status: None })
     }
 
     /// Sends a notification, unless the server reads too slowly.
@@ -241,7 +246,7 @@ impl Link {
             None => self.notify(method, params),
             Some(http) => {
                 let message = message::notification(method, params);
-                let _ = tokio::time::timeout(limit.min(POST_TIME), http.post(message, method)).await;
+                let _ = tokio::time::timeout(limit.min(POST_TIMEOUT), http.post(message, method)).await;
             }
         }
     }
@@ -254,56 +259,40 @@ impl Link {
     }
 
     /// Reads what belongs to no request, where a version has it: over HTTP from a stream of its own. `subscription` are the
-    /// parameters of a request for it, in versions without sessions.
-    pub(super) fn listen(&self, subscription: Option<Value>) {
-        const METHOD: &str = "subscriptions/listen";
-        let (id, body) = match &subscription {
-            Some(params) => {
-                let id = self.next_id();
-                (id, Some(message::request(id, METHOD, params)))
-            }
-            None => (0, None),
+    /// parameters of a request for it, in versions without sessions. `tells_changes` is true if the server says that it tells
+    /// changes of its tools.
+    pub(super) fn listen(&self, subscription: Option<Value>, tells_changes: bool) {
+        let listening = Listening {
+            shared: self.shared.clone(),
+            outbox: self.outbox.clone(),
+            subscription,
+            tells_changes,
         };
-        let Some(http) = self.http.clone() else {
-            // Nobody waits for its answer, which is the end of the subscription.
-            if let Some(body) = body {
-                let _ = self.outbox.try_send(body);
-            }
-            return;
-        };
-        let (shared, outbox) = (self.shared.clone(), self.outbox.clone());
-        let listening = async move {
-            let receive = |received| shared.receive(received, &outbox);
+        let http = self.http.clone();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn(async move {
+            let closed = listening.shared.closed.clone();
             let listened = async {
-                match (body, &subscription) {
-                    (Some(body), Some(params)) => {
-                        let outgoing = Outgoing {
-                            id,
-                            method: METHOD,
-                            params,
-                            headers: HeaderMap::new(),
-                            body,
-                        };
-                        http.request(outgoing, &receive).await
-                    }
-                    _ => http.follow(&receive).await,
+                match http {
+                    Some(http) => listening.over_http(&http).await,
+                    None => listening.on_stream().await,
                 }
             };
-            let listened = tokio::select! {
-                listened = listened => listened,
-                () = shared.closed.cancelled() => return,
-            };
-            match listened {
-                Err(ServerError::Flood) => shared.close(ServerError::Flood),
-                // A change from now on would not be told.
-                _ if subscription.is_some() => shared.is_stale.store(true, Ordering::Relaxed),
-                _ => {}
+            tokio::select! {
+                () = listened => {}
+                () = closed.cancelled() => {}
             }
-        };
-        self.tasks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .spawn(listening);
+        });
+    }
+
+    /// Removes the secrets that the server got from what it sends.
+    pub(super) fn redactor(&self) -> &Redactor {
+        self.shared.redactor()
+    }
+
+    /// True if the server is reached over HTTP.
+    pub(super) fn is_http(&self) -> bool {
+        self.http.is_some()
     }
 
     /// True if the server has plain endpoints instead of the protocol.
@@ -333,14 +322,25 @@ impl Link {
         self.shared.close(error);
     }
 
-    /// Returns `true` once after the lists of the server changed.
-    pub(super) fn take_stale(&self) -> bool {
-        self.shared.is_stale.swap(false, Ordering::Relaxed)
+    /// Returns the duty to read the lists of the server, once after they changed.
+    pub(super) fn take_stale(&self) -> Option<Unread<'_>> {
+        self.shared.take_stale().then_some(Unread(&self.shared))
     }
+}
 
-    /// Marks the lists of the server as changed.
-    pub(super) fn set_stale(&self) {
-        self.shared.is_stale.store(true, Ordering::Relaxed);
+/// Lists that changed and are being read. They stay changed unless they were read to their ends, also if the call that reads
+/// them is cancelled.
+pub(super) struct Unread<'a>(&'a Shared);
+
+impl Unread<'_> {
+    pub(super) fn is_read(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        self.0.set_stale();
     }
 }
 
@@ -381,7 +381,7 @@ async fn read(input: impl AsyncRead + Unpin, shared: Arc<Shared>, outbox: mpsc::
             Ok(Some(Line::Whole(line))) => message::parse(line),
             Ok(Some(Line::TooLong)) => {
                 shared.deliver_too_long();
-                Received::Nonsense
+                Received::Invalid
             }
             Ok(None) | Err(_) => break ServerError::Ended { status: None },
         };
@@ -427,7 +427,7 @@ async fn post(http: Arc<Endpoint>, mut unwritten: mpsc::Receiver<Vec<u8>>, share
             () = shared.closed.cancelled() => None,
         };
         let Some(message) = message else { return };
-        let posted = tokio::time::timeout(POST_TIME, http.post(message, "notification"));
+        let posted = tokio::time::timeout(POST_TIMEOUT, http.post(message, "notification"));
         tokio::select! {
             _ = posted => {}
             () = shared.closed.cancelled() => return,

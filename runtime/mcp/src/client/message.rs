@@ -3,12 +3,14 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::json::{MAX_ARGUMENT_DEPTH, parse_nested};
 
-use super::error::excerpt;
 use super::link::MAX_VALUES;
 use crate::message::RequestId;
 
 /// Maximum nesting of a message: a structured result of the depth of arguments, inside of the result of a response.
 const MAX_DEPTH: usize = MAX_ARGUMENT_DEPTH + 3;
+
+/// Maximum size of the identifier of a request of a server, in bytes. It is kept until the request is answered.
+pub const MAX_REQUEST_ID: usize = 1 << 10;
 
 /// A message of a server.
 #[derive(Debug, PartialEq)]
@@ -27,7 +29,7 @@ pub(super) enum Received {
         params: Map<String, Value>,
     },
     /// Anything else.
-    Nonsense,
+    Invalid,
 }
 
 /// Content of an answer.
@@ -45,7 +47,7 @@ pub(super) enum Answer {
 /// Parses a line.
 pub(super) fn parse(line: &[u8]) -> Received {
     let Ok(text) = std::str::from_utf8(line) else {
-        return Received::Nonsense;
+        return Received::Invalid;
     };
     if values(line) > MAX_VALUES {
         let reason = format!("has more than {MAX_VALUES} values");
@@ -53,7 +55,7 @@ pub(super) fn parse(line: &[u8]) -> Received {
     }
     match parse_nested(text, MAX_DEPTH) {
         Ok(Value::Object(object)) => of_object(object),
-        Ok(_) => Received::Nonsense,
+        Ok(_) => Received::Invalid,
         Err(error) => unreadable(text, format!("is not accepted: {error}")),
     }
 }
@@ -79,7 +81,7 @@ pub(super) fn parse_refusal(body: &[u8]) -> Option<(i64, String)> {
     let value = parse_nested(text, MAX_DEPTH).ok()?;
     let error = value.get("error")?;
     let message = error["message"].as_str().unwrap_or("no message");
-    Some((error["code"].as_i64()?, excerpt(message)))
+    Some((error["code"].as_i64()?, message.to_owned()))
 }
 
 /// Maximum number of values that a JSON text can have, without parsing it: parsed, each takes up to a hundred bytes.
@@ -110,7 +112,7 @@ fn unreadable(text: &str, reason: String) -> Received {
             id,
             answer: Answer::Invalid(reason),
         },
-        _ => Received::Nonsense,
+        _ => Received::Invalid,
     }
 }
 
@@ -118,7 +120,7 @@ fn of_object(mut object: Map<String, Value>) -> Received {
     let id = object.get("id").and_then(RequestId::of);
     let method = match object.remove("method") {
         Some(Value::String(method)) => Some(method),
-        Some(_) => return Received::Nonsense,
+        Some(_) => return Received::Invalid,
         None => None,
     };
     let mut params = || match object.remove("params") {
@@ -126,6 +128,7 @@ fn of_object(mut object: Map<String, Value>) -> Received {
         _ => Map::new(),
     };
     match (id, method) {
+        (Some(RequestId::Text(id)), Some(_)) if id.len() > MAX_REQUEST_ID => Received::Invalid,
         (Some(id), Some(method)) => Received::Request {
             id,
             method,
@@ -139,7 +142,7 @@ fn of_object(mut object: Map<String, Value>) -> Received {
             id,
             answer: answer(object),
         },
-        (Some(RequestId::Text(_)) | None, None) => Received::Nonsense,
+        (Some(RequestId::Text(_)) | None, None) => Received::Invalid,
     }
 }
 
@@ -148,7 +151,7 @@ fn answer(mut object: Map<String, Value>) -> Answer {
         (Some(result), None) => Answer::Result(result),
         (None, Some(error)) => Answer::Error {
             code: error["code"].as_i64().unwrap_or_default(),
-            message: excerpt(error["message"].as_str().unwrap_or("no message")),
+            message: error["message"].as_str().unwrap_or("no message").to_owned(),
         },
         _ => Answer::Invalid("has neither a result nor an error, or both".into()),
     }
@@ -240,15 +243,22 @@ mod tests {
                     params: Map::new(),
                 },
             ),
-            (r#"{"id":"1","result":{}}"#, Received::Nonsense),
-            (r#"{"id":1,"method":1}"#, Received::Nonsense),
-            (r#"[{"id":1,"result":{}}]"#, Received::Nonsense),
-            ("Listening on port 80", Received::Nonsense),
-            ("", Received::Nonsense),
+            (r#"{"id":"1","result":{}}"#, Received::Invalid),
+            (r#"{"id":1,"method":1}"#, Received::Invalid),
+            (r#"[{"id":1,"result":{}}]"#, Received::Invalid),
+            ("Listening on port 80", Received::Invalid),
+            ("", Received::Invalid),
         ] {
             assert_eq!(parsed(line), expected, "{line}");
         }
-        assert_eq!(parse(b"{\"id\":1,\"result\":\"\xff\"}"), Received::Nonsense);
+        assert_eq!(parse(b"{\"id\":1,\"result\":\"\xff\"}"), Received::Invalid);
+    }
+
+    #[test]
+    fn identifier_of_a_request_has_a_limited_size() {
+        let of = |size: usize| parsed(&json!({"id": "x".repeat(size), "method": "ping"}).to_string());
+        assert!(matches!(of(MAX_REQUEST_ID), Received::Request { .. }));
+        assert_eq!(of(MAX_REQUEST_ID + 1), Received::Invalid);
     }
 
     #[test]

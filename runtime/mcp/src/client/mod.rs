@@ -9,7 +9,8 @@
 //! | a server: started, restarted, its tools and calls | `server` |
 //! | its process and the group of it | `process` |
 //! | requests over HTTP, sessions, events | `http` |
-//! | one connection: requests, answers, and what nobody asked for | `link`, `pending`, `message` |
+//! | one connection: requests, answers, and unsolicited messages | `link`, `pending`, `message` |
+//! | messages between the requests, over HTTP from streams of their own | `link/listening` |
 //! | negotiation of the version, lists of tools | `session` |
 //! | definitions and results in our form | `definition`, `content` |
 //! | resources and prompts, as tools | `resources` |
@@ -43,8 +44,9 @@ pub use elicitation::{
 pub use error::ServerError;
 pub use http::{MAX_STREAM_BYTES, Remote, RemoteError, check_header_name, check_url};
 pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
-pub use pending::MAX_UNASKED;
+pub use message::MAX_REQUEST_ID;
+pub use pending::MAX_UNSOLICITED;
 pub use process::{ByteStream, InProcessServer, Launch, MAX_OUTPUT_TAIL, OutputTail, end_all_processes};
-pub use resources::{MAX_ENTRIES, PromptInfo};
-pub use server::{MAX_RESTART_DELAY, McpServer, Options, RESTART_DELAY, StartError};
-pub use session::MAX_PAGES;
+pub use resources::{MAX_ENTRIES, MAX_LIST_BYTES, PromptInfo};
+pub use server::{MAX_RESTART_DELAY, MAX_TIMEOUT, McpServer, Options, RESTART_DELAY, StartError};
+pub use session::{MAX_PAGES, MAX_ROUNDS};

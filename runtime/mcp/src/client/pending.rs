@@ -1,23 +1,23 @@
 //! Requests of one connection that wait for their answers, and what the server sends without being asked.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use toolcell_core::Redactor;
 use toolcell_core::tool::{CallObserver, Progress};
 
-use super::elicitation;
+use super::elicitation::{self, Questions};
 use super::error::{ServerError, excerpt};
 use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Answer, Received};
-use crate::message::RequestId;
 
-/// Maximum number of messages that nobody asked for between two answers: notifications, requests of the server, and
-/// answers that are late or belong to no request.
-pub const MAX_UNASKED: u32 = 10_000;
+/// Maximum number of unsolicited messages between two answers: notifications, requests of the server, and answers that are late
+/// or belong to no request.
+pub const MAX_UNSOLICITED: u32 = 10_000;
 
 /// Maximum size of a text in a progress report, in bytes.
 const MAX_PROGRESS_TEXT: usize = 1 << 10;
@@ -25,20 +25,25 @@ const MAX_PROGRESS_TEXT: usize = 1 << 10;
 /// State that the tasks of a connection share.
 #[derive(Default)]
 pub(super) struct Shared {
+    /// Removes the secrets that the server got from what it sends.
+    redactor: Redactor,
     pub(super) state: Mutex<State>,
     pub(super) closed: CancellationToken,
     /// True once a list of the server changed, until it is read again.
-    pub(super) is_stale: AtomicBool,
+    is_stale: AtomicBool,
+    last_id: AtomicI64,
+    /// Request for changes of the lists on a stream, and its end; an answer ends it.
+    subscription: Mutex<Option<(i64, CancellationToken)>>,
     /// Requests that ran out of time since the last message.
     pub(super) unanswered: AtomicU32,
-    /// Questions to the user that wait; `None` if nobody can be asked.
-    pub(super) questions: Option<mpsc::Sender<(RequestId, Map<String, Value>)>>,
+    /// Questions to the user that wait; `None` if no user can be asked.
+    pub(super) questions: Option<Questions>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) waiting: HashMap<i64, Waiting>,
-    unasked: u32,
+    unsolicited: u32,
     pub(super) end: Option<ServerError>,
 }
 
@@ -50,6 +55,33 @@ pub(super) struct Waiting {
 }
 
 impl Shared {
+    pub(super) fn new(redactor: Redactor) -> Self {
+        Self {
+            redactor,
+            ..Self::default()
+        }
+    }
+
+    /// Removes the secrets that the server got from what it sends.
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Returns the identifier of another request.
+    pub(super) fn next_id(&self) -> i64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Returns true once after the lists of the server changed.
+    pub(super) fn take_stale(&self) -> bool {
+        self.is_stale.swap(false, Ordering::Relaxed)
+    }
+
+    /// Marks the lists of the server as changed.
+    pub(super) fn set_stale(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,12 +96,6 @@ impl Shared {
         self.closed.cancel();
     }
 
-    /// True while a call of a tool waits for its answer.
-    pub(super) fn has_calls(&self) -> bool {
-        let state = self.lock();
-        state.waiting.values().any(|waiting| waiting.observer.is_some())
-    }
-
     /// Handles a message of the server.
     pub(super) fn receive(
         &self,
@@ -80,15 +106,15 @@ impl Shared {
         let was_asked = match received {
             Received::Answer { id, answer } => self.deliver(id, answer),
             Received::Request { id, method, params } => {
-                let asked = match &self.questions {
-                    Some(questions) if method == elicitation::METHOD && self.has_calls() => {
-                        questions.try_send((id.clone(), params)).is_ok()
+                let answer = match &self.questions {
+                    Some(questions) if method == elicitation::METHOD && questions.are_open() => {
+                        questions.add(id, params).err()
                     }
-                    _ => false,
+                    _ => Some(message::response(&id, &method)),
                 };
-                if !asked {
+                if let Some(answer) = answer {
                     // A server that does not read gets no answers.
-                    let _ = outbox.try_send(message::response(&id, &method));
+                    let _ = outbox.try_send(answer);
                 }
                 false
             }
@@ -96,9 +122,9 @@ impl Shared {
                 self.notified(&method, &params);
                 false
             }
-            Received::Nonsense => false,
+            Received::Invalid => false,
         };
-        match was_asked || self.count_unasked() {
+        match was_asked || self.count_unsolicited() {
             true => Ok(()),
             false => Err(ServerError::Flood),
         }
@@ -113,11 +139,19 @@ impl Shared {
         }
     }
 
-    /// Counts a message that nobody asked for. Returns `false` if it is one too many.
-    fn count_unasked(&self) -> bool {
+    /// Counts an unsolicited message. Returns `false` if it is one too many.
+    fn count_unsolicited(&self) -> bool {
         let mut state = self.lock();
-        state.unasked += 1;
-        state.unasked <= MAX_UNASKED
+        state.unsolicited += 1;
+        state.unsolicited <= MAX_UNSOLICITED
+    }
+
+    /// Returns the end of a subscription, for which no request waits.
+    pub(super) fn end_of_subscription(&self, id: i64) -> CancellationToken {
+        let end = CancellationToken::new();
+        let mut subscription = self.subscription.lock().unwrap_or_else(PoisonError::into_inner);
+        *subscription = Some((id, end.clone()));
+        end
     }
 
     /// Delivers an answer. Returns `false` if no request waits for it.
@@ -127,9 +161,14 @@ impl Shared {
             method, answer: to, ..
         }) = state.waiting.remove(&id)
         else {
+            drop(state);
+            let subscription = self.subscription.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, end)) = subscription.as_ref().filter(|(subscribed, _)| *subscribed == id) {
+                end.cancel();
+            }
             return false;
         };
-        state.unasked = 0;
+        state.unsolicited = 0;
         let _ = to.send(match answer {
             Answer::Result(value) => Ok(value),
             Answer::Error { code, message } => Err(ServerError::Answered {
@@ -161,11 +200,11 @@ impl Shared {
 
     fn notified(&self, method: &str, params: &Map<String, Value>) {
         match method {
-            "notifications/tools/list_changed" => self.is_stale.store(true, Ordering::Relaxed),
+            "notifications/tools/list_changed" => self.set_stale(),
             "notifications/progress" => self.progressed(params),
             "notifications/message" => {
                 let text = params.get("data").map(Value::to_string).unwrap_or_default();
-                tracing::debug!(message = excerpt(&text), "an MCP server logs");
+                tracing::debug!(message = excerpt(&text, &self.redactor), "an MCP server logs");
             }
             _ => {}
         }
@@ -193,7 +232,7 @@ impl Shared {
         observer.progress(Progress {
             done: whole(done),
             total: params.get("total").and_then(Value::as_f64).map(whole),
-            message: message.map(|text| text[..text.floor_char_boundary(MAX_PROGRESS_TEXT)].to_owned()),
+            message: message.map(|text| self.redactor.beginning(text, MAX_PROGRESS_TEXT)),
         });
     }
 }

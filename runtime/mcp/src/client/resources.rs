@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{Tool, ToolError};
+use toolcell_core::{Redactor, Tool, ToolError};
 
 use super::definition::Definition;
 use super::error::{ServerError, excerpt};
@@ -18,6 +17,9 @@ use super::tool::ServerTool;
 
 /// Maximum number of entries that a list shows.
 pub const MAX_ENTRIES: usize = 1_000;
+
+/// Maximum size of a list that is shown, in bytes: some hundred tokens for each of the entries.
+pub const MAX_LIST_BYTES: usize = 1 << 20;
 
 /// Request that a tool makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +46,8 @@ pub struct PromptInfo {
 }
 
 impl PromptInfo {
-    fn of(entry: &Value) -> Option<Self> {
-        let text = |value: &Value| value.as_str().map(excerpt);
+    fn of(entry: &Value, redactor: &Redactor) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(|text| excerpt(text, redactor));
         let arguments = entry["arguments"].as_array().into_iter().flatten();
         Some(Self {
             name: text(&entry["name"])?,
@@ -93,17 +95,15 @@ impl McpServer {
             return Ok(Vec::new());
         };
         let limit = self.options.call_timeout;
-        let listed = self.list_prompts(definition, limit).await?;
-        let mut listed = listed.map_err(|error| {
-            let error = error.redacted(&self.options.redactor);
-            error.of_call(&self.options.name)
-        })?;
-        listed.truncate(MAX_ENTRIES);
-        let prompts = listed.iter_mut().filter_map(|entry| {
-            self.options.redactor.json(entry);
-            PromptInfo::of(entry)
-        });
-        Ok(prompts.collect())
+        let mut prompts = Vec::new();
+        let mut add = |entry: Value| {
+            if prompts.len() < MAX_ENTRIES {
+                prompts.extend(PromptInfo::of(&entry, &self.options.redactor));
+            }
+            Ok(())
+        };
+        self.list_prompts(definition, limit, &mut add).await?;
+        Ok(prompts)
     }
 }
 
@@ -175,7 +175,7 @@ pub(super) fn tools(capabilities: &Value) -> Vec<(Kind, Value)> {
 
 impl Session {
     /// Makes the requests of a tool that is none of the server's own. Returns what they say as the result of a call.
-    pub(super) async fn look(
+    pub(super) async fn call_builtin(
         &self,
         kind: Kind,
         arguments: Map<String, Value>,
@@ -184,14 +184,27 @@ impl Session {
     ) -> Result<Value, ServerError> {
         let (method, key) = match kind {
             Kind::ListResources => {
-                let deadline = Instant::now() + limit;
-                let mut entries = self.list("resources/list", "resources", limit).await?;
-                let left = deadline.saturating_duration_since(Instant::now());
-                let templates = self.list("resources/templates/list", "resourceTemplates", left);
-                entries.extend(templates.await?);
-                return Ok(listed(&entries));
+                let stopwatch = self.link.stopwatch();
+                let mut lines = Lines::new(self.link.redactor());
+                let mut add = |entry: Value| {
+                    lines.add(&entry);
+                    Ok(())
+                };
+                self.list("resources/list", "resources", limit, &mut add).await?;
+                let left = limit.saturating_sub(stopwatch.elapsed());
+                let templates = self.list("resources/templates/list", "resourceTemplates", left, &mut add);
+                templates.await?;
+                return Ok(lines.finish());
             }
-            Kind::ListPrompts => return Ok(listed(&self.list("prompts/list", "prompts", limit).await?)),
+            Kind::ListPrompts => {
+                let mut lines = Lines::new(self.link.redactor());
+                let mut add = |entry: Value| {
+                    lines.add(&entry);
+                    Ok(())
+                };
+                self.list("prompts/list", "prompts", limit, &mut add).await?;
+                return Ok(lines.finish());
+            }
             Kind::ReadResource => ("resources/read", "contents"),
             Kind::GetPrompt | Kind::UsePrompt | Kind::Call => ("prompts/get", "messages"),
         };
@@ -208,29 +221,59 @@ impl Session {
                 .map(|part| json!({ "type": "resource", "resource": part }))
                 .collect(),
             _ => (parts.into_iter())
-                .flat_map(|part| message(part, kind == Kind::UsePrompt))
+                .flat_map(|part| message(part, kind == Kind::UsePrompt, self.link.redactor()))
                 .collect(),
         };
         Ok(json!({ "content": parts }))
     }
 }
 
-/// Entries of a list, one in each line.
-fn listed(entries: &[Value]) -> Value {
-    let mut lines: Vec<String> = entries.iter().take(MAX_ENTRIES).map(line).collect();
-    if entries.len() > MAX_ENTRIES {
-        lines.push(format!("[{} more entries left out]", entries.len() - MAX_ENTRIES));
-    }
-    if lines.is_empty() {
-        lines.push("[the list is empty]".into());
-    }
-    json!({ "content": [{ "type": "text", "text": lines.join("\n") }] })
+/// Entries of a list, one in each line. Those beyond [`MAX_ENTRIES`] or [`MAX_LIST_BYTES`] are counted.
+struct Lines<'a> {
+    redactor: &'a Redactor,
+    lines: Vec<String>,
+    bytes: usize,
+    left_out: usize,
 }
 
-fn line(entry: &Value) -> String {
+impl<'a> Lines<'a> {
+    fn new(redactor: &'a Redactor) -> Self {
+        Self {
+            redactor,
+            lines: Vec::new(),
+            bytes: 0,
+            left_out: 0,
+        }
+    }
+
+    fn add(&mut self, entry: &Value) {
+        let line = (self.lines.len() < MAX_ENTRIES).then(|| line(entry, self.redactor));
+        match line.filter(|line| self.bytes + line.len() <= MAX_LIST_BYTES) {
+            Some(line) => {
+                self.bytes += line.len();
+                self.lines.push(line);
+            }
+            None => self.left_out += 1,
+        }
+    }
+
+    /// The lines as the result of a call.
+    fn finish(mut self) -> Value {
+        if self.left_out > 0 {
+            self.lines
+                .push(format!("[{} more entries left out]", self.left_out));
+        }
+        if self.lines.is_empty() {
+            self.lines.push("[the list is empty]".into());
+        }
+        json!({ "content": [{ "type": "text", "text": self.lines.join("\n") }] })
+    }
+}
+
+fn line(entry: &Value, redactor: &Redactor) -> String {
     let shown = SHOWN.iter().filter_map(|key| {
         let value = match entry.get(key)? {
-            Value::String(text) => json!(excerpt(text)),
+            Value::String(text) => json!(excerpt(text, redactor)),
             value => value.clone(),
         };
         Some(((*key).to_owned(), value))
@@ -239,12 +282,13 @@ fn line(entry: &Value) -> String {
 }
 
 /// A message of a prompt, as parts of a result. In a message of the user, only those of others say whose they are.
-fn message(message: Value, is_of_user: bool) -> Vec<Value> {
+fn message(message: Value, is_of_user: bool, redactor: &Redactor) -> Vec<Value> {
     let role = message["role"].as_str().unwrap_or("message").to_owned();
     if is_of_user && role == "user" {
         return vec![message["content"].clone()];
     }
-    let label = |text: &str| json!({ "type": "text", "text": format!("{}: {text}", excerpt(&role)) });
+    let role = excerpt(&role, redactor);
+    let label = |text: &str| json!({ "type": "text", "text": format!("{role}: {text}") });
     match &message["content"] {
         content if content["type"] == "text" => vec![label(content["text"].as_str().unwrap_or_default())],
         content => vec![label(""), content.clone()],
@@ -295,6 +339,35 @@ mod tests {
             )],
             _ => polite(message, &[]),
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn list_that_is_shown_has_a_limited_size() {
+        for (more, left_out) in [(0, false), (1, true)] {
+            let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
+                Some("initialize") => vec![result(
+                    message,
+                    json!({"protocolVersion": "2025-06-18", "capabilities": {"prompts": {}}}),
+                )],
+                // Two entries in two pages, which have this size together.
+                Some("prompts/list") => {
+                    let is_last = message["params"]["cursor"] == "2";
+                    let size = MAX_LIST_BYTES / 2 + usize::from(is_last) * more;
+                    let entry = json!({ "arguments": ["x".repeat(size - r#"{"arguments":[""]}"#.len())] });
+                    let next = (!is_last).then_some("2");
+                    vec![result(message, json!({ "prompts": [entry], "nextCursor": next }))]
+                }
+                _ => polite(message, &[]),
+            });
+            let server = scripted.start().await;
+            let listed = call_with(&server, "_list_prompts", json!({}), Arc::default()).await;
+            let Content::Text { text } = &listed.content[0] else {
+                panic!("{:?}", listed.error)
+            };
+            assert_eq!(text.ends_with("\n[1 more entries left out]"), left_out);
+            assert_eq!(text.lines().count(), 2);
+            assert!(text.len() <= MAX_LIST_BYTES + 40);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,8 +13,8 @@ use toolcell_core::redact::Redactor;
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{Secrets, Tool, ToolError, ToolSpec};
 
-use super::definition::{self, Definition, LeftOut};
-use super::elicitation::{Asking, Elicitor};
+use super::definition::{Definition, LeftOut};
+use super::elicitation::{Asking, Elicitor, Stopwatch};
 use super::error::ServerError;
 use super::http::{Endpoint, Remote};
 use super::link::Link;
@@ -33,6 +33,9 @@ pub const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 /// Maximum pause that a call waits for; before a longer one it fails at once.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
+/// Maximum time for a start or a call. A longer one counts as this.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -42,9 +45,9 @@ pub struct Options {
     pub only: Option<Vec<String>>,
     /// Names of its tools that are not offered, as the server calls them.
     pub except: Vec<String>,
-    /// Time in which it starts and lists its tools.
+    /// Time in which it starts and lists its tools, at most [`MAX_TIMEOUT`].
     pub start_timeout: Duration,
-    /// Time limit of a call.
+    /// Time limit of a call, at most [`MAX_TIMEOUT`].
     pub call_timeout: Duration,
     /// True if its annotations are taken as hints.
     pub trusts_annotations: bool,
@@ -110,6 +113,8 @@ pub struct StartError {
 /// A server. Dropping it ends its process group.
 pub struct McpServer {
     pub(super) options: Options,
+    /// Asks the user; `None` if no user can be asked.
+    pub(super) asking: Option<Arc<Asking>>,
     identity: Identity,
     connect: Box<Connect>,
     definitions: Vec<Definition>,
@@ -187,10 +192,15 @@ impl McpServer {
 
     pub(super) async fn connect(
         connect: Box<Connect>,
-        options: Options,
+        mut options: Options,
         identity: Identity,
     ) -> Result<Arc<Self>, StartError> {
+        options.start_timeout = options.start_timeout.min(MAX_TIMEOUT);
+        options.call_timeout = options.call_timeout.min(MAX_TIMEOUT);
+        let Options { name, redactor, .. } = &options;
+        let asking = (options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
         let mut server = Self {
+            asking: asking.map(Arc::new),
             options,
             identity,
             connect,
@@ -275,20 +285,18 @@ impl McpServer {
             error,
             output: String::new(),
         })?;
-        let Options { name, redactor, .. } = &self.options;
-        let asking = (self.options.elicitor.clone()).map(|asks| Asking::new(name, asks, redactor.clone()));
+        let (asking, redactor) = (self.asking.clone(), &self.options.redactor);
         let (link, program) = match connection {
             Connection::Streams(streams) => {
-                let link = Link::start(streams.input, streams.output, asking);
+                let link = Link::start(streams.input, streams.output, asking, redactor.clone());
                 (link, streams.program)
             }
-            Connection::Http(endpoint) => (Link::over_http(endpoint, asking), None),
+            Connection::Http(endpoint) => (Link::over_http(endpoint, asking, redactor.clone()), None),
         };
         let left = || deadline.saturating_duration_since(Instant::now());
         let opened = async {
             let session = Session::open(link, self.identity.clone(), left(), discover).await?;
-            let listed = session.tools(left()).await?;
-            let (definitions, left_out) = definition::read(listed, session.more_tools(), &self.options)?;
+            let (definitions, left_out) = session.tools(&self.options, left()).await?;
             Ok((session, definitions, left_out))
         };
         match opened.await {
@@ -308,12 +316,12 @@ impl McpServer {
         limit: Duration,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Value, ToolError> {
-        let deadline = Instant::now() + limit;
+        let stopwatch = Stopwatch::start(self.asking.clone());
         let name = &self.options.name;
         let too_late = |_| ToolError::Unavailable {
             message: format!("the MCP server `{name}` was not ready in time; nothing was called"),
         };
-        let left = || deadline.saturating_duration_since(Instant::now());
+        let left = || limit.saturating_sub(stopwatch.elapsed());
         let ready = async || {
             let ready = tokio::time::timeout(left(), self.live(definition));
             ready.await.map_err(too_late)?
@@ -329,6 +337,7 @@ impl McpServer {
             let live = ready().await?;
             called = live.session.call(definition, arguments, left(), observer).await;
         }
+        let called = called.map_err(|error| error.redacted(&self.options.redactor));
         match &called {
             Ok(_) | Err(ServerError::Answered { .. } | ServerError::Invalid { .. }) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -338,14 +347,21 @@ impl McpServer {
         called.map_err(|error| error.of_call(name))
     }
 
-    /// Lists the prompts, which belong to `definition`.
+    /// Error of a call, without secrets.
+    pub(super) fn told(&self, error: ServerError) -> ToolError {
+        error.redacted(&self.options.redactor).of_call(&self.options.name)
+    }
+
+    /// Lists the prompts, which belong to `definition`, and hands each to `add`.
     pub(super) async fn list_prompts(
         &self,
         definition: &Definition,
         limit: Duration,
-    ) -> Result<Result<Vec<Value>, ServerError>, ToolError> {
+        add: &mut (dyn FnMut(Value) -> Result<(), ServerError> + Send),
+    ) -> Result<(), ToolError> {
         let live = self.live(definition).await?;
-        Ok(live.session.list("prompts/list", "prompts", limit).await)
+        let listed = live.session.list("prompts/list", "prompts", limit, add).await;
+        listed.map_err(|error| self.told(error))
     }
 
     /// Returns the running server with the definitions of the start, started again if it ended.
@@ -363,17 +379,19 @@ impl McpServer {
         let live = match &state.live {
             Some(live) => {
                 let live = live.clone();
-                if live.session.link.take_stale() {
+                if let Some(unread) = live.session.link.take_stale() {
                     let listed = self.list(&live).await;
                     if live.session.link.is_lost() {
                         drop(state);
                         // Opening a session reads the list as well.
                         return Box::pin(self.live(definition)).await;
                     }
-                    if listed.is_err() {
-                        live.session.link.set_stale();
-                    }
-                    state.changed = self.changed(&listed.map_err(|error| error.of_call(self.name()))?);
+                    let listed = listed.map_err(|error| {
+                        let error = error.redacted(&self.options.redactor);
+                        error.of_list(&self.options.name)
+                    })?;
+                    unread.is_read();
+                    state.changed = self.changed(&listed);
                 }
                 live
             }
@@ -401,8 +419,8 @@ impl McpServer {
     }
 
     async fn list(&self, live: &Live) -> Result<Vec<Definition>, ServerError> {
-        let listed = live.session.tools(self.options.start_timeout).await?;
-        Ok(definition::read(listed, live.session.more_tools(), &self.options)?.0)
+        let listed = live.session.tools(&self.options, self.options.start_timeout);
+        Ok(listed.await?.0)
     }
 
     /// Tools that are not defined as at the start.

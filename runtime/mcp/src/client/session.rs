@@ -7,12 +7,13 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 
-use super::definition::Definition;
-use super::elicitation::{self, MAX_ELICITATIONS};
-use super::error::{ServerError, excerpt};
-use super::http;
+use super::definition::{Definition, LeftOut, Reader};
+use super::elicitation::{self, MAX_ELICITATIONS, RunningCall, TOO_MANY};
+use super::error::ServerError;
 use super::link::{Ask, Link};
 use super::resources::{self, Kind};
+use super::server::Options;
+use crate::param_headers;
 use crate::server::Identity;
 use crate::version::Version;
 
@@ -22,6 +23,12 @@ pub const MAX_PAGES: usize = 32;
 /// Maximum part of the time for a start in which a server can answer `server/discover`. Servers of older versions answer it
 /// with an error at once, and some of them not at all.
 const DISCOVER_SHARE: u32 = 3;
+
+/// Maximum number of times that a request is repeated because the server requires input: as many as questions.
+pub const MAX_ROUNDS: u32 = MAX_ELICITATIONS;
+
+/// Pause before a request is repeated without new input. It grows by itself with each round.
+const ROUND_PAUSE: Duration = Duration::from_millis(100);
 
 /// Session with a server over one connection.
 pub(super) struct Session {
@@ -68,7 +75,7 @@ impl Session {
                     if session.capabilities["tools"]["listChanged"] == true {
                         let mut params = json!({ "notifications": { "toolsListChanged": true } });
                         session.add_meta(&mut params);
-                        session.link.listen(Some(params));
+                        session.link.listen(Some(params), true);
                     }
                     return Ok(session);
                 }
@@ -93,14 +100,15 @@ impl Session {
         let spoken = result["protocolVersion"].as_str().unwrap_or_default();
         session.version = Version::named(spoken)
             .filter(|version| !version.is_stateless())
-            .ok_or_else(|| ServerError::Version(excerpt(spoken)))?;
+            .ok_or_else(|| ServerError::Version(spoken.to_owned()))?;
         session.link.set_version(Some(session.version));
         let left = deadline.saturating_duration_since(Instant::now());
         session
             .link
             .notify_first("notifications/initialized", &json!({}), left)
             .await;
-        session.link.listen(None);
+        let tells_changes = session.capabilities["tools"]["listChanged"] == true;
+        session.link.listen(None, tells_changes);
         Ok(session)
     }
 
@@ -109,43 +117,49 @@ impl Session {
         (!self.link.is_plain()).then_some(self.version)
     }
 
-    /// Lists all tools, as the server describes them.
-    pub(super) async fn tools(&self, limit: Duration) -> Result<Vec<Value>, ServerError> {
-        self.list("tools/list", "tools", limit).await
+    /// Lists all tools, and those for what the server has beside its own tools.
+    pub(super) async fn tools(
+        &self,
+        options: &Options,
+        limit: Duration,
+    ) -> Result<(Vec<Definition>, Vec<LeftOut>), ServerError> {
+        let has_headers = self.link.is_http() && self.version.is_stateless();
+        let mut reader = Reader::new(options, has_headers);
+        let mut add = |tool| reader.add(Kind::Call, tool);
+        self.list("tools/list", "tools", limit, &mut add).await?;
+        for (kind, tool) in resources::tools(&self.capabilities) {
+            reader.add(kind, tool)?;
+        }
+        Ok(reader.finish())
     }
 
-    /// Tools for what the server has beside its own tools.
-    pub(super) fn more_tools(&self) -> Vec<(Kind, Value)> {
-        resources::tools(&self.capabilities)
-    }
-
-    /// Reads all pages of a list, whose entries are in the member `key`.
+    /// Reads all pages of a list, and hands each entry in the member `key` to `add`. No more than one page is kept.
     pub(super) async fn list(
         &self,
         method: &'static str,
         key: &str,
         limit: Duration,
-    ) -> Result<Vec<Value>, ServerError> {
-        let deadline = Instant::now() + limit;
-        let mut entries = Vec::new();
+        add: &mut (dyn FnMut(Value) -> Result<(), ServerError> + Send),
+    ) -> Result<(), ServerError> {
+        let stopwatch = self.link.stopwatch();
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let params = cursor
                 .as_ref()
                 .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = limit.saturating_sub(stopwatch.elapsed());
             let mut page = match self.ask(Ask::new(method, params, left)).await {
                 // A server without any need not know the method.
-                Err(ServerError::Answered { code: -32601, .. }) if cursor.is_none() => return Ok(entries),
+                Err(ServerError::Answered { code: -32601, .. }) if cursor.is_none() => return Ok(()),
                 page => page?,
             };
             match page.get_mut(key).map(Value::take) {
-                Some(Value::Array(listed)) => entries.extend(listed),
+                Some(Value::Array(listed)) => listed.into_iter().try_for_each(&mut *add)?,
                 _ => return Err(ServerError::invalid(method, format!("has no list of {key}"))),
             }
             cursor = page["nextCursor"].as_str().map(str::to_owned);
             if cursor.is_none() {
-                return Ok(entries);
+                return Ok(());
             }
         }
         Err(ServerError::invalid(
@@ -163,16 +177,13 @@ impl Session {
         observer: Arc<dyn CallObserver>,
     ) -> Result<Value, ServerError> {
         if tool.kind != Kind::Call {
-            return self.look(tool.kind, arguments, limit, observer).await;
+            return self.call_builtin(tool.kind, arguments, limit, observer).await;
         }
-        let headers = http::parameters(tool.spec.input.as_value(), &arguments);
+        let headers = param_headers::headers(&tool.headers, &arguments);
         let params = json!({ "name": tool.remote, "arguments": arguments });
         self.ask(Ask {
             observer: Some(observer),
-            headers: match self.version.is_stateless() {
-                true => headers,
-                false => Default::default(),
-            },
+            headers,
             ..Ask::new("tools/call", params, limit)
         })
         .await
@@ -210,63 +221,109 @@ impl Session {
             headers,
         } = ask;
         self.add_meta(&mut params);
-        let mut spent = Duration::ZERO;
-        for _ in 0..=MAX_ELICITATIONS {
-            let begun = Instant::now();
+        let stopwatch = self.link.stopwatch();
+        let asking = self.link.asking.as_ref().filter(|_| observer.is_some());
+        let call = asking.map(|asking| asking.begin_call());
+        let mut questions = 0;
+        let mut more = Map::new();
+        for round in 0..=MAX_ROUNDS {
+            // Nothing of an earlier round is sent again.
+            let mut params = params.clone();
+            if let Value::Object(params) = &mut params {
+                params.extend(more);
+            }
             let ask = Ask {
                 method,
-                params: params.clone(),
-                limit: limit.saturating_sub(spent),
+                params,
+                limit: limit.saturating_sub(stopwatch.elapsed()),
                 observer: observer.clone(),
                 headers: headers.clone(),
             };
             let mut result = self.link.request(ask).await?;
-            spent += begun.elapsed();
             match result["resultType"].as_str() {
                 None | Some("complete") => return Ok(result),
+                Some("input_required") if round == MAX_ROUNDS => break,
                 Some("input_required") => {
-                    params["inputResponses"] = self.input(method, &mut result).await?;
-                    if let Some(state) = result.get_mut("requestState") {
-                        params["requestState"] = state.take();
+                    more = self
+                        .input(method, &mut result, call.as_ref(), &mut questions)
+                        .await?;
+                    if !more.contains_key("inputResponses") {
+                        let left = limit.saturating_sub(stopwatch.elapsed());
+                        tokio::time::sleep(left.min(ROUND_PAUSE * (round + 1))).await;
                     }
                 }
                 Some(other) => {
-                    let reason = format!("has the unknown type `{}`", excerpt(other));
+                    let reason = format!("has the unknown type `{other}`");
                     return Err(ServerError::invalid(method, reason));
                 }
             }
         }
-        Err(ServerError::invalid(method, "asks for input again and again"))
+        Err(ServerError::invalid(method, "requires input again and again"))
     }
 
-    /// Answers of the user to what a server wants to know before it answers.
-    async fn input(&self, method: &'static str, result: &mut Value) -> Result<Value, ServerError> {
+    /// Parameters with which a request is repeated: the state that the server wants back, and the answers of the user to its
+    /// questions. `count` counts those of the call.
+    async fn input(
+        &self,
+        method: &'static str,
+        result: &mut Value,
+        call: Option<&RunningCall>,
+        count: &mut u32,
+    ) -> Result<Map<String, Value>, ServerError> {
         let refused = |reason: String| Err(ServerError::invalid(method, reason));
-        let Some(asking) = &self.link.asking else {
-            return refused("asks for input, which this client does not give".into());
+        let mut more = Map::new();
+        if let Some(state) = result.get_mut("requestState").map(Value::take)
+            && !state.is_null()
+        {
+            more.insert("requestState".into(), state);
+        }
+        let requests = match result.get_mut("inputRequests").map(Value::take) {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(requests)) => requests,
+            Some(_) => return refused("requires input, and its `inputRequests` are not an object".into()),
         };
-        let Some(Value::Object(requests)) = result.get_mut("inputRequests").map(Value::take) else {
-            return refused("asks for input, but not for which".into());
+        if requests.is_empty() {
+            return match more.is_empty() {
+                true => refused("requires input, but `inputRequests` and `requestState` are missing".into()),
+                // The server wants no more than the request again, such as one that has too much to do.
+                false => Ok(more),
+            };
+        }
+        let Some(call) = call else {
+            return refused("requires input, which this client does not give".into());
         };
-        let mut answers = Map::new();
+        // The user is asked nothing if one of the questions is refused.
+        let mut questions = Vec::new();
         for (name, mut request) in requests {
             let wanted = request["method"].as_str().unwrap_or_default();
             if wanted != elicitation::METHOD {
-                return refused(format!(
-                    "asks for `{}`, which this client refuses",
-                    excerpt(wanted)
-                ));
+                return refused(format!("asks for `{wanted}`, which this client refuses"));
             }
             let params = match request["params"].take() {
                 Value::Object(params) => params,
                 _ => Map::new(),
             };
-            match asking.ask(params).await {
-                Ok(answer) => _ = answers.insert(name, answer.result()),
-                Err(why) => return refused(format!("asks for input, and {why}")),
+            *count += 1;
+            let question = match *count > MAX_ELICITATIONS {
+                true => Err(TOO_MANY),
+                false => call.asking().read(params),
+            };
+            match question {
+                Ok(question) => questions.push((name, question)),
+                Err(why) => return refused(format!("requires input, and {why}")),
             }
         }
-        Ok(Value::Object(answers))
+        let mut answers = Map::new();
+        for (name, question) in questions {
+            let answer = tokio::select! {
+                biased;
+                ended = self.link.ended() => return Err(ended),
+                answer = call.asking().ask(question) => answer,
+            };
+            answers.insert(name, answer.result());
+        }
+        more.insert("inputResponses".into(), Value::Object(answers));
+        Ok(more)
     }
 }
 

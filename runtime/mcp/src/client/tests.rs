@@ -1,15 +1,18 @@
 //! Servers that behave well, and those that do not.
 
+mod changes;
+mod secrets;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolcell_core::{Content, Secrets, ToolError};
+use toolcell_core::{Content, ToolError};
 
 use super::link::MAX_ANSWER_BYTES;
-use super::pending::MAX_UNASKED;
+use super::pending::MAX_UNSOLICITED;
 use super::server::{MAX_RESTART_DELAY, Options, RESTART_DELAY};
 use super::session::MAX_PAGES;
 use super::testing::{
@@ -137,12 +140,27 @@ async fn receipt_names_the_server_and_has_time_and_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn time_limits_can_be_as_long_as_wanted() {
+    let options = Options {
+        start_timeout: Duration::MAX,
+        call_timeout: Duration::MAX,
+        ..Options::new("srv")
+    };
+    let scripted = Scripted::calls(|_, message| vec![text(message, "done")]);
+    let server = scripted.start_with(options).await.unwrap();
+    assert_eq!(said(&call(&server).await), "done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_of_the_protocol_are_errors_of_the_call() {
     let codes = AtomicUsize::new(0);
     let scripted = Scripted::calls(move |_, message| match codes.fetch_add(1, Ordering::SeqCst) {
         0 => vec![error(message, -32602, "no `n`")],
         1 => vec![error(message, -32603, "out of luck")],
-        2 => vec![result(message, json!({"resultType": "input_required"}))],
+        2 => vec![result(
+            message,
+            json!({"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create"}}}),
+        )],
         3 => vec![result(message, json!({"resultType": "task"}))],
         _ => vec![result(message, json!("text"))],
     });
@@ -150,7 +168,7 @@ async fn errors_of_the_protocol_are_errors_of_the_call() {
     assert_eq!(fail(&server).await, ToolError::invalid("no `n`"));
     for why in [
         "answered with the error -32603: out of luck",
-        "asks for input, which this client does not give",
+        "requires input, which this client does not give",
         "has the unknown type `task`",
     ] {
         let error = fail(&server).await;
@@ -306,7 +324,7 @@ async fn pause_before_a_restart_is_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_nobody_asked_for_are_limited() {
-    for (count, is_flood) in [(MAX_UNASKED, false), (MAX_UNASKED + 1, true)] {
+    for (count, is_flood) in [(MAX_UNSOLICITED, false), (MAX_UNSOLICITED + 1, true)] {
         let scripted = Scripted::calls(move |_, message| {
             let odd = [
                 notification("notifications/message", json!({"level": "info", "data": "x"})),
@@ -464,66 +482,4 @@ async fn progress_reaches_the_call_that_it_is_for() {
     let progress = seen.progress.lock().unwrap();
     let done: Vec<u64> = progress.iter().map(|progress| progress.done).collect();
     assert_eq!((done, progress[0].total), (vec![1, 2], Some(4)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn secret_of_a_server_is_in_nothing_that_it_returns() {
-    const VALUE: &str = "s3cret-of-the-server";
-    let calls = AtomicUsize::new(0);
-    let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
-        Some("tools/call") => match calls.fetch_add(1, Ordering::SeqCst) {
-            0 => vec![error(message, -1, VALUE)],
-            1 => vec![result(
-                message,
-                json!({"isError": true, "content": [{"type": "text", "text": VALUE}]}),
-            )],
-            2 => vec![result(
-                message,
-                json!({
-                    "content": [
-                        {"type": "text", "text": VALUE},
-                        {"type": "resource_link", "uri": format!("x:{VALUE}"), "name": VALUE},
-                    ],
-                    "structuredContent": {"a": [VALUE]},
-                }),
-            )],
-            _ => vec![result(message, json!({"structuredContent": {"n": VALUE}}))],
-        },
-        _ => polite(message, &[("t", &format!("Uses {VALUE}."))]),
-    });
-    let mut secrets = Secrets::default();
-    secrets.insert("token", VALUE).unwrap();
-    let mut options = Options::new("srv");
-    options.redactor = secrets.redactor();
-    let server = scripted.start_with(options).await.unwrap();
-    assert!(!server.definitions()[0].spec.description.contains(VALUE));
-    for _ in 0..4 {
-        let all = serde_json::to_string(&call(&server).await).unwrap();
-        assert!(!all.contains(VALUE) && all.contains("redacted"), "{all}");
-    }
-}
-
-#[tokio::test]
-async fn secret_of_a_server_is_in_no_error_of_its_start() {
-    const VALUE: &str = "s3cret-of-the-server";
-    for refused in ["initialize", "tools/list", "version"] {
-        let scripted = Scripted::new(move |_, message| match message["method"].as_str() {
-            Some(method) if method == refused => vec![error(message, -1, &format!("no {VALUE}"))],
-            Some("initialize") if refused == "version" => vec![result(
-                message,
-                json!({ "protocolVersion": VALUE, "capabilities": {}, "serverInfo": {} }),
-            )],
-            _ => polite(message, &[("t", "For tests.")]),
-        });
-        let mut secrets = Secrets::default();
-        secrets.insert("token", VALUE).unwrap();
-        let mut options = Options::new("srv");
-        options.redactor = secrets.redactor();
-        let Err(failed) = scripted.start_with(options).await else {
-            panic!("{refused}: it starts");
-        };
-        let shown = format!("{failed:?} {failed}");
-        assert!(!shown.contains(VALUE), "{shown}");
-        assert!(shown.contains("[redacted:token]"), "{shown}");
-    }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::Instant;
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{
     BoxFuture, CallContext, CallResult, Receipt, RemainingBudget, Tool, ToolCall, ToolError, ToolSpec,
@@ -12,6 +11,7 @@ use toolcell_core::{
 
 use super::content::{self, MAX_RESULT_BYTES};
 use super::definition::Definition;
+use super::elicitation::Stopwatch;
 use super::server::McpServer;
 
 /// A tool of a server. Its calls run outside of every cell.
@@ -57,7 +57,7 @@ impl Tool for ServerTool {
                     server_in_cell: self.server.options.in_cell,
                     ..Receipt::default()
                 },
-                begun: Instant::now(),
+                stopwatch: Stopwatch::start(self.server.asking.clone()),
                 observer: Some(cx.observer.clone()),
             };
             let mut result = CallResult::from(self.run(call, &cx).await);
@@ -81,7 +81,8 @@ impl Tool for ServerTool {
 /// A call in progress; if it is dropped, its receipt goes to its observer.
 struct Running {
     receipt: Receipt,
-    begun: Instant,
+    /// Time of the call. Questions to the user do not count.
+    stopwatch: Stopwatch,
     observer: Option<Arc<dyn CallObserver>>,
 }
 
@@ -89,7 +90,7 @@ impl Running {
     fn end(&mut self) -> Receipt {
         self.observer = None;
         let mut receipt = std::mem::take(&mut self.receipt);
-        receipt.wall_us = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        receipt.wall_us = u64::try_from(self.stopwatch.elapsed().as_micros()).unwrap_or(u64::MAX);
         receipt
     }
 }

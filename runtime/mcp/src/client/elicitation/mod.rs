@@ -2,7 +2,7 @@
 
 mod asking;
 #[cfg(test)]
-mod servers;
+mod call_tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use toolcell_core::{BoxFuture, Schema};
 
 use super::error::excerpt;
 
-pub(super) use asking::{Asking, answer};
+pub(super) use asking::{Asking, Questions, RunningCall, Stopwatch, TOO_MANY, answer};
 
 /// Maximum number of fields of a form. A longer one is refused.
 pub const MAX_FIELDS: usize = 16;
@@ -22,7 +22,8 @@ pub const MAX_FIELDS: usize = 16;
 /// Maximum number of values that a field offers.
 pub const MAX_CHOICES: usize = 32;
 
-/// Maximum number of questions until the call that they belong to is answered.
+/// Maximum number of questions until the call that they belong to is answered. Calls at one time share theirs where a server
+/// does not say to which one a question belongs.
 pub const MAX_ELICITATIONS: u32 = 8;
 
 /// Method of the request.
@@ -126,7 +127,7 @@ impl Elicitation {
                     about: [&about["title"], &about["description"]]
                         .into_iter()
                         .filter_map(Value::as_str)
-                        .map(excerpt)
+                        .map(|text| excerpt(text, redactor))
                         .collect::<Vec<_>>()
                         .join(": "),
                     is_required: required.contains(&name.as_str()),
@@ -137,7 +138,7 @@ impl Elicitation {
             .collect();
         Ok(Self {
             server: server.to_owned(),
-            message: excerpt(message),
+            message: excerpt(message, redactor),
             fields: fields
                 .ok_or("a field of the form is of an unknown kind")?
                 .into_values()

@@ -3,16 +3,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Map, Value};
 use url::{Host, Url};
 
-use crate::client::error::{ServerError, excerpt};
+use crate::client::error::ServerError;
 
 /// Time in which a connection is established.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Headers that the protocol or the connection sets.
 const RESERVED: [&str; 10] = [
@@ -27,10 +24,6 @@ const RESERVED: [&str; 10] = [
     "te",
     "transfer-encoding",
 ];
-
-/// Property of a schema that places an argument in a header as well, with this prefix.
-const IN_HEADER: &str = "x-mcp-header";
-const PARAM: &str = "mcp-param-";
 
 /// Address of a server over HTTP, with the headers of every request.
 #[derive(Debug, Clone)]
@@ -130,7 +123,7 @@ impl Remote {
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
-            .connect_timeout(CONNECT_TIME)
+            .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("toolcell/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
             .build()
@@ -190,81 +183,8 @@ fn header_name(name: &str) -> Result<HeaderName, RemoteError> {
     }
 }
 
-/// Checks what the schema of a tool places in headers.
-///
-/// # Errors
-/// The reason, if a name is none of a header or is used twice, or a value cannot stand in one.
-pub(in crate::client) fn check_parameters(schema: &Value) -> Result<(), String> {
-    let mut names = Vec::new();
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (property, schema) in properties.into_iter().flatten() {
-        let Some(name) = schema.get(IN_HEADER) else {
-            continue;
-        };
-        let fail = |why: &str| {
-            Err(format!(
-                "its parameter `{}` cannot stand in a header: {why}",
-                excerpt(property)
-            ))
-        };
-        let is_plain =
-            |name: &&str| !name.is_empty() && HeaderName::try_from(format!("{PARAM}{name}")).is_ok();
-        let Some(name) = name.as_str().filter(is_plain) else {
-            return fail("the header has no valid name");
-        };
-        let is_primitive =
-            |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean" | "null"));
-        let is_fit = match schema.get("type") {
-            None => true,
-            Some(Value::Array(kinds)) => kinds.iter().all(is_primitive),
-            Some(kind) => kind != "null" && is_primitive(kind),
-        };
-        if !is_fit {
-            return fail("it is not a text, an integer or a boolean");
-        }
-        let name = name.to_ascii_lowercase();
-        if names.contains(&name) {
-            return fail("another one has the same header");
-        }
-        names.push(name);
-    }
-    Ok(())
-}
-
-/// Headers of the arguments that the schema of a tool places there.
-pub(in crate::client) fn parameters(schema: &Value, arguments: &Map<String, Value>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (property, schema) in properties.into_iter().flatten() {
-        let name = schema.get(IN_HEADER).and_then(Value::as_str);
-        let text = match arguments.get(property) {
-            Some(Value::String(text)) => text.clone(),
-            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
-            _ => continue,
-        };
-        let header = name.and_then(|name| HeaderName::try_from(format!("{PARAM}{name}")).ok());
-        if let Some((header, value)) = header.zip(header_value(&text)) {
-            headers.insert(header, value);
-        }
-    }
-    headers
-}
-
-/// Value of a header that the protocol copies from the body: in base64 unless it is plain.
-pub(super) fn header_value(text: &str) -> Option<HeaderValue> {
-    let is_plain = text.bytes().all(|byte| (32..127).contains(&byte))
-        && text.trim() == text
-        && !text.starts_with("=?base64?");
-    match is_plain {
-        true => HeaderValue::from_str(text).ok(),
-        false => HeaderValue::from_str(&format!("=?base64?{}?=", STANDARD.encode(text))).ok(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -328,74 +248,5 @@ mod tests {
         let headers = [("x-key".to_owned(), "s3cret".to_owned())];
         let remote = Remote::new("https://mcp.example", headers).unwrap();
         assert!(!format!("{remote:?}").contains("s3cret"));
-    }
-
-    #[test]
-    fn parameters_that_no_header_can_hold_are_refused() {
-        let of = |properties: Value| check_parameters(&json!({ "properties": properties }));
-        let one = |kind: Value, name: Value| {
-            of(json!({"a": {"type": kind, "x-mcp-header": name}, "b": {"type": "object"}}))
-        };
-        for kind in [
-            json!("string"),
-            json!("integer"),
-            json!("boolean"),
-            json!(["string", "null"]),
-        ] {
-            assert_eq!(one(kind, json!("Region")), Ok(()));
-        }
-        assert_eq!(of(json!({"a": {"x-mcp-header": "A"}})), Ok(()));
-        for name in ["", "a b", "a:b", "Région", "a\tb"] {
-            assert!(
-                one(json!("string"), json!(name))
-                    .unwrap_err()
-                    .contains("no valid name"),
-                "{name}"
-            );
-        }
-        assert!(one(json!("string"), json!(1)).is_err());
-        for kind in [
-            json!("number"),
-            json!("object"),
-            json!("array"),
-            json!("null"),
-            json!(["string", "object"]),
-        ] {
-            assert!(
-                one(kind.clone(), json!("A"))
-                    .unwrap_err()
-                    .contains("is not a text"),
-                "{kind}"
-            );
-        }
-        let twice = of(json!({
-            "a": {"type": "string", "x-mcp-header": "My"}, "b": {"type": "string", "x-mcp-header": "my"},
-        }));
-        assert!(twice.unwrap_err().contains("another one"));
-    }
-
-    #[test]
-    fn arguments_in_headers_are_written_as_the_protocol_wants() {
-        let schema = json!({"properties": {
-            "region": {"type": "string", "x-mcp-header": "Region"},
-            "count": {"type": "integer", "x-mcp-header": "Count"},
-            "text": {"type": "string", "x-mcp-header": "Text"},
-            "absent": {"type": "string", "x-mcp-header": "Absent"},
-            "odd": {"type": "string", "x-mcp-header": "a b"},
-            "plain": {"type": "string"},
-        }});
-        let arguments = json!({"region": "eu 1", "count": 4, "text": "é\n", "odd": "x", "plain": "y"});
-        let headers = parameters(&schema, arguments.as_object().unwrap());
-        let value = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
-        assert_eq!(headers.len(), 3);
-        assert_eq!(value("mcp-param-region"), Some("eu 1"));
-        assert_eq!(value("mcp-param-count"), Some("4"));
-        assert_eq!(value("mcp-param-text"), Some("=?base64?w6kK?="));
-        for text in [" x", "x ", "=?base64?eA==?="] {
-            assert!(
-                header_value(text).unwrap().as_bytes().starts_with(b"=?base64?"),
-                "{text}"
-            );
-        }
     }
 }

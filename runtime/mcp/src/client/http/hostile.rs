@@ -9,7 +9,7 @@ use super::testing::{Does, JSON, Scripted, Seen, answer, event, events, polite, 
 use super::tests::{counted, quick, text};
 use super::{MAX_REFUSAL_BYTES, MAX_SESSION_ID, MAX_STREAM_BYTES, Remote};
 use crate::client::link::MAX_ANSWER_BYTES;
-use crate::client::pending::MAX_UNASKED;
+use crate::client::pending::MAX_UNSOLICITED;
 use crate::client::server::McpServer;
 use crate::client::testing::{call, fail, identity};
 
@@ -51,12 +51,12 @@ async fn answer_that_cannot_be_used_fails_its_own_call() {
         (
             "redirect",
             |_| response(302, "location: http://169.254.169.254/latest/meta-data\r\n", ""),
-            "refused the request; nothing was called",
+            "the status 302, a redirect, which is not followed; nothing was called",
         ),
         (
             "compressed",
             |_| response(200, &format!("{JSON}content-encoding: gzip\r\n"), [0x1f, 0x8b]),
-            "is compressed, which was not asked for",
+            "has an unsupported content-encoding",
         ),
         ("silence", |_| vec![Does::Hang], "did not answer within"),
         (
@@ -182,7 +182,7 @@ async fn answer_that_comes_twice_counts_once() {
 
 #[tokio::test]
 async fn flood_of_events_ends_the_session_and_no_more() {
-    for (count, is_flood) in [(MAX_UNASKED, false), (MAX_UNASKED + 1, true)] {
+    for (count, is_flood) in [(MAX_UNSOLICITED, false), (MAX_UNSOLICITED + 1, true)] {
         let scripted = Scripted::calls(move |seen| {
             let odd = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
             let flood = Does::Write(odd.repeat(count as usize).into_bytes());
@@ -227,7 +227,11 @@ async fn refusal_tells_what_the_server_said() {
             "the error -32601: no tools",
         ),
         (403, "<html>", "the status 403"),
-        (401, "", "refused the request; nothing was called"),
+        (
+            401,
+            "",
+            "without a valid authorization (status 401); nothing was called",
+        ),
     ] {
         let scripted = Scripted::calls(move |_| response(status, "", body)).await;
         let server = scripted.start().await;
@@ -251,7 +255,7 @@ async fn server_that_refuses_the_client_does_not_start() {
         let error = scripted.start_with(quick()).await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    // A port that nobody listens on.
+    // A port without a listener.
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", closed.local_addr().unwrap());
     drop(closed);

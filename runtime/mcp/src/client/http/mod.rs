@@ -6,6 +6,7 @@
 
 mod address;
 mod events;
+mod follow;
 #[cfg(test)]
 mod hostile;
 mod plain;
@@ -23,13 +24,14 @@ use serde_json::Value;
 use toolcell_core::error_chain;
 
 use self::events::Events;
-use super::error::{ServerError, excerpt};
+use super::error::ServerError;
 use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Received};
+use crate::param_headers::header_value;
 use crate::version::Version;
 
 pub use address::{Remote, RemoteError, check_header_name, check_url};
-pub(super) use address::{check_parameters, parameters};
+pub(super) use follow::ListenPause;
 
 /// Maximum size of all events of one stream, in bytes: some messages of the maximum size. A stream that never ends is cut
 /// there.
@@ -48,14 +50,14 @@ const RETRY: Duration = Duration::from_secs(1);
 const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Maximum pause before the stream for messages that belong to no request is opened again.
-const MAX_LISTEN_PAUSE: Duration = Duration::from_secs(60);
-
 /// Time for a message that has no answer, such as a notification.
-pub(super) const POST_TIME: Duration = Duration::from_secs(10);
+pub(super) const POST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time in which a session is ended.
-const END_TIME: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Method of HTTP that opens a stream of messages.
+const LISTEN: &str = "GET";
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -77,11 +79,11 @@ pub(super) struct Outgoing<'a> {
 pub(super) struct Endpoint {
     client: reqwest::Client,
     remote: Remote,
-    session: Mutex<Session>,
+    session: Mutex<HttpSession>,
 }
 
 #[derive(Default)]
-struct Session {
+struct HttpSession {
     /// Identifier that the server gave to the session.
     id: Option<HeaderValue>,
     /// True once the server did not know the session any more.
@@ -178,7 +180,7 @@ impl Endpoint {
                             receive(received).map(|()| true)
                         }
                         // An answer to another request has no place in this stream.
-                        Received::Answer { .. } => receive(Received::Nonsense).map(|()| false),
+                        Received::Answer { .. } => receive(Received::Invalid).map(|()| false),
                         other => receive(other).map(|()| false),
                     },
                 )
@@ -208,37 +210,6 @@ impl Endpoint {
         self.send(request, method).await.map(drop)
     }
 
-    /// Reads messages that belong to no request, for as long as the server sends them. Returns if it has no such stream.
-    pub(super) async fn follow(&self, receive: &Receive<'_>) -> Result<(), ServerError> {
-        let mut pause = RETRY;
-        let mut last = None;
-        loop {
-            let mut response = match self.listen(last.as_deref()).await {
-                Ok(response) => response,
-                Err(ServerError::Unreachable(_) | ServerError::Cut) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(MAX_LISTEN_PAUSE);
-                    continue;
-                }
-                Err(_) => return Ok(()),
-            };
-            let mut events = Events::default();
-            // An answer has no place here.
-            let receive = |received| match received {
-                Received::Answer { .. } => receive(Received::Nonsense).map(|()| false),
-                other => receive(other).map(|()| false),
-            };
-            let mut size = 0;
-            let read = read_events(&mut response, &mut events, &mut size, "", &receive).await;
-            if let Err(error @ ServerError::Flood) = read {
-                return Err(error);
-            }
-            last = events.last_id.or(last);
-            tokio::time::sleep(events.retry.unwrap_or(pause).clamp(MIN_RETRY, MAX_RETRY)).await;
-            pause = (pause * 2).min(MAX_LISTEN_PAUSE);
-        }
-    }
-
     /// Ends the session at the server, if there is one.
     pub(super) async fn end(&self) {
         let has_session = {
@@ -249,22 +220,21 @@ impl Endpoint {
             return;
         }
         let request = self.with_session(self.client.request(Method::DELETE, self.remote.url()));
-        let _ = tokio::time::timeout(END_TIME, request.send()).await;
+        let _ = tokio::time::timeout(END_TIMEOUT, request.send()).await;
     }
 
     /// Opens a stream of events, from the event after `last`.
     async fn listen(&self, last: Option<&str>) -> Result<Response, ServerError> {
-        const METHOD: &str = "GET";
         let mut request = self
             .with_session(self.client.get(self.remote.url()))
             .header(ACCEPT, "text/event-stream");
         if let Some(last) = last {
             request = request.header(LAST_EVENT, last);
         }
-        let response = self.send(request, METHOD).await?;
-        match form(&response, METHOD)? {
+        let response = self.send(request, LISTEN).await?;
+        match form(&response, LISTEN)? {
             Form::Events => Ok(response),
-            Form::Json => Err(ServerError::invalid(METHOD, "is not a stream of events")),
+            Form::Json => Err(ServerError::invalid(LISTEN, "is not a stream of events")),
         }
     }
 
@@ -284,7 +254,7 @@ impl Endpoint {
                 };
                 params[key].as_str()
             });
-            if let Some(name) = name.and_then(address::header_value) {
+            if let Some(name) = name.and_then(header_value) {
                 request = request.header(NAME, name);
             }
         }
@@ -327,7 +297,7 @@ impl Endpoint {
             let error = error.without_url();
             tracing::debug!(error = error_chain(&error), "a request to an MCP server failed");
             match is_unsent {
-                true => ServerError::Unreachable(excerpt(&error_chain(&error))),
+                true => ServerError::Unreachable(error_chain(&error)),
                 false => ServerError::Cut,
             }
         });
@@ -344,6 +314,13 @@ impl Endpoint {
         }
         if self.is_plain() && matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
             // There is no such endpoint, whatever the body says.
+            return Err(ServerError::Status {
+                method: method.to_owned(),
+                status: status.as_u16(),
+            });
+        }
+        if method == LISTEN && !(status == StatusCode::NOT_FOUND && has_session) {
+            // The status tells whether it can be opened later.
             return Err(ServerError::Status {
                 method: method.to_owned(),
                 status: status.as_u16(),
@@ -369,7 +346,7 @@ impl Endpoint {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Session> {
+    fn lock(&self) -> MutexGuard<'_, HttpSession> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -381,7 +358,7 @@ fn form(response: &Response, method: &str) -> Result<Form, ServerError> {
     if encoded.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(ServerError::invalid(
             method,
-            "is compressed, which was not asked for",
+            "has an unsupported content-encoding",
         ));
     }
     let written = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -391,10 +368,7 @@ fn form(response: &Response, method: &str) -> Result<Form, ServerError> {
         "text/event-stream" => Ok(Form::Events),
         other => Err(ServerError::invalid(
             method,
-            format!(
-                "is neither JSON nor a stream of events, but of type `{}`",
-                excerpt(other)
-            ),
+            format!("is neither JSON nor a stream of events, but of type `{other}`"),
         )),
     }
 }

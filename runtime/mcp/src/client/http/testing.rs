@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use crate::client::server::{McpServer, Options, StartError};
 use crate::client::testing::identity;
@@ -43,6 +44,8 @@ pub(super) enum Does {
     /// Writes bytes again and again, until the client closes the connection.
     Repeat(Vec<u8>),
     Wait(Duration),
+    /// Waits until the test continues.
+    Until(Arc<Notify>),
     /// Keeps the connection open, until the client closes it.
     Hang,
 }
@@ -218,6 +221,7 @@ async fn serve(stream: TcpStream, script: Arc<Script>, all: Arc<Mutex<Vec<Seen>>
                 while stream.write_all(&bytes).await.is_ok() {}
                 return cut();
             }
+            Does::Until(notified) => notified.notified().await,
             Does::Wait(time) => tokio::time::sleep(time).await,
             Does::Hang => {
                 let _ = stream.read(&mut [0]).await;

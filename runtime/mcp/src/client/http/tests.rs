@@ -1,5 +1,7 @@
 //! Servers over HTTP that behave well: versions, sessions, streams, cancellation.
 
+mod changes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use super::testing::{
     Does, JSON, Scripted, Seen, answer, event, events, polite, response, result, said, stateless,
 };
 use crate::client::server::Options;
-use crate::client::testing::{Seen as Observed, call, call_seen, fail};
+use crate::client::testing::{Seen as Observed, call, call_seen, call_with, fail};
 use crate::version::Version;
 
 pub(super) fn text(result: &toolcell_core::CallResult) -> &str {
@@ -68,6 +70,38 @@ async fn requests_without_session_state_all_in_headers() {
     server.stop().await;
     for method in ["initialize", "GET", "DELETE"] {
         assert_eq!(scripted.seen(method).len(), 0, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_are_sent_in_headers_where_the_schema_says_so() {
+    let placed = |name: &str| json!({"type": "string", "x-mcp-header": name});
+    let nested = json!({"r": placed("R"), "o": {"type": "object", "properties": {"n": placed("N")}}});
+    let wrong = json!({"list": {"type": "array", "items": placed("L")}});
+    for is_stateless in [true, false] {
+        let tool = |name, properties| json!({"name": name, "inputSchema": {"type": "object", "properties": properties}});
+        let listed = json!({"tools": [tool("t", &nested), tool("w", &wrong)]});
+        let scripted = Scripted::new(move |seen| match seen.does() {
+            "tools/call" => result(seen, said("done")),
+            "tools/list" => result(seen, listed.clone()),
+            _ if is_stateless => stateless(seen),
+            _ => polite(seen),
+        })
+        .await;
+        let server = scripted.start().await;
+        let arguments = json!({"r": "eu", "o": {"n": "é"}});
+        call_with(&server, "_t", arguments, Arc::default()).await;
+        let called = &scripted.seen("tools/call")[0];
+        let sent = [called.header("mcp-param-r"), called.header("mcp-param-n")];
+        let left_out: Vec<&str> = server.left_out().iter().map(|left| &*left.tool).collect();
+        // Versions with sessions have no such headers.
+        match is_stateless {
+            true => assert_eq!(
+                (sent, left_out),
+                ([Some("eu"), Some("=?base64?w6k=?=")], vec!["w"])
+            ),
+            false => assert_eq!((sent, left_out), ([None, None], vec![])),
+        }
     }
 }
 
@@ -178,7 +212,7 @@ async fn lost_session_is_opened_again_once() {
             _ => {
                 let error = called.into_result().unwrap_err().to_string();
                 assert!(
-                    error.contains("refused the request; nothing was called"),
+                    error.contains("ended the session again; nothing was called"),
                     "{error}"
                 );
             }
@@ -296,53 +330,4 @@ async fn requests_of_a_server_over_http_are_refused() {
         (&refused["id"], &refused["error"]["code"]),
         (&json!("q"), &json!(-32601))
     );
-}
-
-#[tokio::test]
-async fn changed_list_is_told_on_a_stream_of_its_own() {
-    const CHANGED: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}";
-    for is_stateless in [false, true] {
-        let lists = AtomicUsize::new(0);
-        let scripted = Scripted::new(move |seen| match (seen.does(), is_stateless) {
-            ("server/discover", true) => result(
-                seen,
-                json!({
-                    "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
-                }),
-            ),
-            ("GET" | "subscriptions/listen", _) => {
-                let changed = format!("data: {CHANGED}\n\n").into_bytes();
-                vec![events(), Does::Write(changed), Does::Hang]
-            }
-            ("tools/list", _) => {
-                let description = format!("Version {}.", lists.fetch_add(1, Ordering::SeqCst));
-                let tool =
-                    json!({"name": "t", "description": description, "inputSchema": {"type": "object"}});
-                result(seen, json!({ "tools": [tool] }))
-            }
-            ("tools/call", _) => result(seen, said("done")),
-            _ => polite(seen),
-        })
-        .await;
-        let server = scripted.start().await;
-        let stream = if is_stateless {
-            "subscriptions/listen"
-        } else {
-            "GET"
-        };
-        scripted.wait_for(stream, 1, |_| true).await;
-        let begun = std::time::Instant::now();
-        while call(&server).await.error.is_none() {
-            assert!(begun.elapsed().as_secs() < 60);
-        }
-        assert_eq!(fail(&server).await.kind(), "denied");
-        if is_stateless {
-            let asked = &scripted.seen(stream)[0];
-            assert_eq!(asked.body["params"]["notifications"]["toolsListChanged"], true);
-            assert_eq!(asked.header("mcp-method"), Some(stream));
-        }
-        server.stop().await;
-        drop(server);
-        scripted.wait_for(stream, 1, |seen| seen.is_cut).await;
-    }
 }

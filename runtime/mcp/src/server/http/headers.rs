@@ -2,13 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
 use serde_json::{Map, Value};
 
 use crate::message::{Incoming, Request, RpcError, excerpt};
+use crate::param_headers::{self, ParamHeader};
 use crate::server::connection::PROTOCOL_VERSION;
 use crate::server::http::Reached;
 
@@ -18,10 +17,6 @@ pub(crate) const VERSION: &str = "mcp-protocol-version";
 pub(crate) const SESSION: &str = "mcp-session-id";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
-
-/// Property of a schema that places an argument in a header as well, with this prefix.
-const IN_HEADER: &str = "x-mcp-header";
-const PARAM: &str = "mcp-param-";
 
 /// Returns the only value of a header; `None` if it is absent, occurs twice, or is not visible ASCII.
 pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -171,22 +166,15 @@ fn named(request: &Request) -> Option<&str> {
 
 /// Checks the arguments that the schema places in headers.
 fn check_arguments(headers: &HeaderMap, schema: &Value, arguments: Option<&Value>) -> Result<(), RpcError> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (property, schema) in properties.into_iter().flatten() {
-        let Some(name) = schema.get(IN_HEADER).and_then(Value::as_str) else {
-            continue;
-        };
-        let Ok(header) = HeaderName::try_from(format!("{PARAM}{name}")) else {
-            continue;
-        };
-        let text = match arguments.and_then(|arguments| arguments.get(property)) {
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(value @ (Value::Number(_) | Value::Bool(_))) => Some(value.to_string()),
-            _ => None,
-        };
+    // A client does not call a tool whose schema is wrong in this respect.
+    for param in ParamHeader::all(schema).unwrap_or_default() {
+        let text = arguments
+            .and_then(Value::as_object)
+            .and_then(|arguments| param.text(arguments));
+        let header = &param.name;
         match text {
             Some(text) => same(headers, header.as_str(), &text)?,
-            None if headers.contains_key(&header) => {
+            None if headers.contains_key(header) => {
                 let error = format!("the header `{header}` is for an argument that the body does not have");
                 return Err(RpcError::header_mismatch(error));
             }
@@ -201,16 +189,7 @@ fn same(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcError>
         let error = format!("the header `{name}` is missing, or occurs more than once");
         return Err(RpcError::header_mismatch(error));
     };
-    let is_same = match value
-        .strip_prefix("=?base64?")
-        .and_then(|value| value.strip_suffix("?="))
-    {
-        Some(encoded) => STANDARD
-            .decode(encoded)
-            .is_ok_and(|bytes| bytes == expected.as_bytes()),
-        None => value == expected.trim(),
-    };
-    if is_same {
+    if param_headers::is_same(value, expected) {
         return Ok(());
     }
     let shown = excerpt(value);
@@ -221,7 +200,7 @@ fn same(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcError>
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
+    use hyper::header::{HeaderName, HeaderValue};
     use serde_json::json;
 
     use super::*;
