@@ -158,7 +158,7 @@ impl ComponentLoader<'_> {
 }
 
 /// True if the text is a path rather than a name.
-fn is_path(text: &str) -> bool {
+pub(crate) fn is_path(text: &str) -> bool {
     text.contains(['/', '\\'])
         || Path::new(text)
             .extension()

@@ -113,7 +113,7 @@ impl Servers {
                 Err(failure) if settings.required => {
                     return Err(failure.why(text!("it is required\n{}", settings.origin.point_at())));
                 }
-                Err(failure) => console.note(text!("warning: {}", failure.to_string())),
+                Err(failure) => console.warn(&failure),
             }
         }
         let mut servers = Self(servers);
@@ -164,8 +164,8 @@ impl Servers {
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} since `{}` was written",
                     tool,
                     running.settings.name,
-                    what,
-                    lock::FILE
+                    Text::sentence(&what, []),
+                    Own(lock::FILE)
                 );
                 let lines = lines.into_iter().map(|line| text!("  {}", line));
                 warnings.push(once(warning).chain(lines).collect());
@@ -214,7 +214,7 @@ impl Servers {
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {}",
                     left.tool,
                     settings.name,
-                    left.reason
+                    Text::sentence(&left.reason, [left.tool.as_str()])
                 )]
             });
             let mut warnings: Vec<_> = left_out.collect();
@@ -228,7 +228,7 @@ impl Servers {
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} has a tool of this name",
                     name,
                     settings.name,
-                    owner
+                    Text::sentence(owner, [])
                 )]);
                 false
             });

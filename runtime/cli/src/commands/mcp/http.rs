@@ -106,8 +106,9 @@ impl Http {
         }
         if tokens.len() > MAX_TOKENS {
             return Err(
-                Failure::new(Exit::Config, "there are too many tokens").why(format!(
-                    "each is a client with a budget of its own, and there can be {MAX_TOKENS}"
+                Failure::new(Exit::Config, "there are too many tokens").why(text!(
+                    "each is a client with a budget of its own, and there can be {}",
+                    MAX_TOKENS
                 )),
             );
         }

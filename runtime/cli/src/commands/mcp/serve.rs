@@ -75,9 +75,37 @@ impl Serve {
         self.http.address.is_some()
     }
 
+    /// Loads the settings and the tools once, as [`run`](Self::run) does. Returns the settings.
+    ///
+    /// # Errors
+    /// Returns the error with which the server would end.
+    pub(super) async fn check(
+        &self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Settings, Failure> {
+        let settings = self.settings(overrides, environment)?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let loaded = selection::load(&loader, &self.tools, console).await?;
+        if self.locked {
+            lock::check(&loaded, Some(&[]), environment)?;
+        }
+        drop((loaded, loader));
+        Ok(settings)
+    }
+
+    fn settings(&self, mut overrides: Overrides, environment: &Environment) -> Result<Settings, Failure> {
+        self.policy.apply(&mut overrides);
+        overrides.flow = self.flow;
+        let settings = config::load(environment, overrides)?;
+        check_enforced(&settings)?;
+        Ok(settings)
+    }
+
     pub(super) async fn run(
         self,
-        mut overrides: Overrides,
+        overrides: Overrides,
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
@@ -89,10 +117,7 @@ impl Serve {
                     .hint("add `toolcell mcp serve` to the configuration of an MCP client, which starts it, or add --http 127.0.0.1:8080; `toolcell call` calls a tool by hand"),
             );
         }
-        self.policy.apply(&mut overrides);
-        overrides.flow = self.flow;
-        let settings = config::load(environment, overrides)?;
-        check_enforced(&settings)?;
+        let settings = self.settings(overrides, environment)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let loaded = selection::load(&loader, &self.tools, console).await?;
         if self.locked {

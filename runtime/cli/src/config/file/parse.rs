@@ -18,7 +18,8 @@ use crate::config::source::{Layer, Source};
 use crate::config::user_files;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::reason;
+use crate::ui::terminal::{Text, text};
 
 /// Maximum size of a configuration file, in bytes. Enough for a thousand tools, and small enough to reject a device or
 /// a wrong file.
@@ -96,7 +97,15 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
         )
     };
     let because = |error: toml::de::Error, message: String| {
-        let place = error.span().map(|span| format!("\n{}", source.point_at(&span)));
+        let span = error.span().unwrap_or(0..source.text.len());
+        let theirs = source.text.get(span).unwrap_or(&source.text);
+        let place = error.span().map(|span| text!("\n{}", source.point_at(&span)));
+        // A text in quotes is a word of the file as well.
+        let theirs = theirs.split(['"', '\'']).chain([theirs]);
+        let message = match message.contains(": string \"") {
+            true => Text::foreign(message),
+            false => Text::sentence(&message, theirs),
+        };
         fail().why(text!("{}{}", message, place.unwrap_or_default()))
     };
     let table = DeTable::parse(&source.text).map_err(|error| {
@@ -105,14 +114,14 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
     })?;
     let schema = crate::config::file::schema::json_schema();
     if let Some(unknown) = unknown_key(table.get_ref(), &schema, &schema, "") {
-        let reason = format!(
+        let table = match unknown.table.as_str() {
+            "" => "at the top level".into(),
+            table => text!("in `{}`", format!("[{table}]")),
+        };
+        let reason = text!(
             "there is no key `{}` {}\n{}",
             unknown.key.get_ref(),
-            if unknown.table.is_empty() {
-                "at the top level".to_owned()
-            } else {
-                format!("in `[{}]`", unknown.table)
-            },
+            table,
             source.point_at(&unknown.key.span()),
         );
         let known: Vec<&str> = unknown.known.iter().map(String::as_str).collect();
@@ -134,8 +143,8 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
         let failure = fail().why(text!(
             "`{}` takes {}, not {}\n{}",
             key,
-            wrong.wanted,
-            wrong.found,
+            Text::sentence(&wrong.wanted, []),
+            Text::sentence(&wrong.found, []),
             source.point_at(&wrong.place)
         ));
         return Err(match wrong.wanted.as_str() {
@@ -148,7 +157,7 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
             .why(text!(
                 "the list `{}` has {}\n{}",
                 key.get_ref().as_ref(),
-                list,
+                Text::sentence(&list, []),
                 source.point_at(&key.span())
             ))
             .hint("name a directory or a pattern that covers several of them"));
@@ -201,9 +210,9 @@ fn long_list<'a, 'b>(table: &'b DeTable<'a>) -> Option<(&'b Spanned<DeString<'a>
 }
 
 /// Returns the place of the first approval rule that could never match, and the reason.
-fn invalid_rule(rules: &[RuleTable]) -> Option<(Range<usize>, String)> {
+fn invalid_rule(rules: &[RuleTable]) -> Option<(Range<usize>, Text)> {
     let refused = |part: &Spanned<String>, checked: Result<(), InvalidRule>| {
-        checked.err().map(|why| (part.span(), why.to_string()))
+        checked.err().map(|why| (part.span(), reason::of_rule(&why)))
     };
     rules.iter().find_map(|rule| {
         refused(&rule.tool, ApprovalRule::check_tool(rule.tool.get_ref())).or_else(|| {

@@ -92,7 +92,7 @@ impl<W: Write> Screen<W> {
     /// Writes a text with a style.
     pub(crate) fn styled(&mut self, style: Style, text: impl Into<Text>) -> io::Result<()> {
         let text = text.into();
-        let has_foreign = text.parts().any(|part| matches!(part, Part::Foreign(_)));
+        let has_foreign = text.has_unquoted();
         self.lay(style, |layout, emit| {
             if has_foreign {
                 layout.expect_foreign();
@@ -100,10 +100,25 @@ impl<W: Write> Screen<W> {
             for part in text.parts() {
                 match part {
                     Part::Own(own) => layout.own(own, emit),
+                    Part::Quoted(quoted) => layout.quoted(&quoted, emit),
                     Part::Foreign(foreign) => layout.foreign(&foreign, emit),
                 }
             }
         })
+    }
+
+    /// Writes a message and finishes the line. Words of others that are not between backticks begin on lines of their own,
+    /// behind the gutter, and what follows them too; all lines after the first are indented by `hang` columns.
+    pub(crate) fn message(&mut self, style: Style, text: &Text, hang: usize) -> io::Result<()> {
+        self.hang(hang);
+        for (number, paragraph) in text.paragraphs().into_iter().enumerate() {
+            if number > 0 {
+                self.text("\n")?;
+                self.hang(hang);
+            }
+            self.styled(style, paragraph)?;
+        }
+        self.end_line()
     }
 
     /// Writes a text and finishes the line.
@@ -234,7 +249,7 @@ impl<W: Write> Screen<W> {
 }
 
 /// Default indentation of wrapped lines.
-const HANG: usize = 2;
+pub(crate) const HANG: usize = 2;
 
 /// Returns the offset of the last glyph of a text.
 fn last_glyph(text: &str) -> usize {

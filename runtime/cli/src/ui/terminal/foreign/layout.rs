@@ -185,6 +185,15 @@ impl Layout {
         }
     }
 
+    /// Lays out foreign text between backticks, or one word of it, that is [`inert`] and has no line ends: the lines after it
+    /// are not foreign.
+    pub(crate) fn quoted(&mut self, text: &str, emit: &mut dyn FnMut(Item<'_>)) {
+        self.settle(emit);
+        let is_foreign = self.is_foreign || self.is_blank;
+        self.foreign(text, emit);
+        self.is_foreign = is_foreign;
+    }
+
     /// Finishes the line, unless foreign text has already finished it.
     pub(crate) fn end_line(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
         emit(Item::End);
