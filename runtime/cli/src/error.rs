@@ -101,7 +101,8 @@ impl Failure {
         for hint in &self.hints {
             screen.styled(NAME, " hint:")?;
             screen.text(" ")?;
-            indented(screen, hint)?;
+            screen.hang(INDENTATION);
+            screen.line(hint.excerpt(MAX_SHOWN))?;
         }
         screen.flush()
     }
@@ -165,6 +166,7 @@ mod tests {
 
     #[test]
     fn failure_shows_what_why_and_hint() {
+        // Only words of the operating system are known not to be of others.
         let io = io::Error::new(io::ErrorKind::NotFound, "no such file");
         let failure = Failure::new(Exit::Component, "`a.wasm` cannot be read")
             .because(io)
@@ -172,8 +174,8 @@ mod tests {
             .hint("check the path");
         insta::assert_snapshot!(printed(&failure), @r"
         error: `a.wasm` cannot be read
-          why: no such file
-             - two
+          why: │ no such file
+             - │ two
                │ lines
          hint: check the path
         ");

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Client, Launch};
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// Add `toolcell mcp serve` to the MCP servers of a client, or remove it.
 ///
@@ -91,7 +91,7 @@ impl Install {
             false => clients::edit(format, text, section, &self.name, &entry),
         };
         let new = new.map_err(|reason| {
-            let failure = fail(Exit::Config).why(text!("{}", reason));
+            let failure = fail(Exit::Config).why(Text::sentence(&reason, [text]));
             match self.remove {
                 true => failure.hint(text!("remove the entry `{}` by hand", self.name)),
                 false => failure.hint(text!(

@@ -544,7 +544,7 @@ mod tests {
         insta::assert_snapshot!(failure("[tools.files]\ngrnts = [\"read=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `grnts` in `[tools.files]`
-               │ in c.toml, line 2, column 1
+               in c.toml, line 2, column 1
                │   2 | grnts = ["read=."]
                │     | ^^^^^
          hint: did you mean `grants`?
@@ -552,7 +552,7 @@ mod tests {
         insta::assert_snapshot!(failure("[tools.files.limits]\nmemroy = 1\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `memroy` in `[tools.files.limits]`
-               │ in c.toml, line 2, column 1
+               in c.toml, line 2, column 1
                │   2 | memroy = 1
                │     | ^^^^^^
          hint: did you mean `memory`?
@@ -560,7 +560,7 @@ mod tests {
         insta::assert_snapshot!(failure("[wasm]\nx = 1\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `wasm` at the top level
-               │ in c.toml, line 1, column 2
+               in c.toml, line 1, column 2
                │   1 | [wasm]
                │     |  ^^^^
          hint: the keys are `agent`, `agents`, `approval`, `buckets`, `budget`, `context`, `deny`, `hooks`, `log`, `loop`, `mcp`, `prices`, `profiles`, `provider`, `secrets`, `tools`
@@ -572,28 +572,28 @@ mod tests {
         insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: `max_steps` takes a whole number from 1 to 4294967295, not a text
-               │ in c.toml, line 2, column 13
+               in c.toml, line 2, column 13
                │   2 | max_steps = "many"
                │     |             ^^^^^^
         "#);
         insta::assert_snapshot!(failure("[tools.x.limits]\nwall = 30\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: `wall` takes a duration with a unit, such as `"30s"`, not `30`
-               │ in c.toml, line 2, column 8
+               in c.toml, line 2, column 8
                │   2 | wall = 30
                │     |        ^^
         "#);
         insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: invalid grant `reed=.`: unknown kind `reed`, expected one of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue
-               │ in c.toml, line 2, column 10
+               in c.toml, line 2, column 10
                │   2 | grants = ["read=.", "reed=."]
                │     |          ^^^^^^^^^^^^^^^^^^^^
         "#);
         insta::assert_snapshot!(failure("[provider]\nname = \"opnai\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: there is no provider `opnai`; did you mean `openai`?
-               │ in c.toml, line 2, column 8
+               in c.toml, line 2, column 8
                │   2 | name = "opnai"
                │     |        ^^^^^^^
         "#);
@@ -604,14 +604,14 @@ mod tests {
         insta::assert_snapshot!(failure("[tools\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: unclosed table, expected `]`
-               │ in c.toml, line 1, column 7
+               in c.toml, line 1, column 7
                │   1 | [tools
                │     |       ^
         ");
         insta::assert_snapshot!(failure("[loop]\nmax_steps = 1\nmax_steps = 2\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: duplicate key
-               │ in c.toml, line 3, column 1
+               in c.toml, line 3, column 1
                │   3 | max_steps = 2
                │     | ^^^^^^^^^
         ");

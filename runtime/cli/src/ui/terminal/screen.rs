@@ -97,8 +97,17 @@ impl<W: Write> Screen<W> {
             if has_foreign {
                 layout.expect_foreign();
             }
-            for part in text.parts() {
+            let mut parts = text.parts().peekable();
+            while let Some(part) = parts.next() {
                 match part {
+                    // A backtick stands on the line of the name that it opens.
+                    Part::Own(own) if own.ends_with('`') && matches!(parts.peek(), Some(Part::Quoted(_))) => {
+                        layout.own(&own[..own.len() - 1], emit);
+                        if let Some(Part::Quoted(quoted)) = parts.peek() {
+                            layout.keep_together(quoted.split(' ').next().unwrap_or_default(), 2, emit);
+                        }
+                        layout.own("`", emit);
+                    }
                     Part::Own(own) => layout.own(own, emit),
                     Part::Quoted(quoted) => layout.quoted(&quoted, emit),
                     Part::Foreign(foreign) => layout.foreign(&foreign, emit),

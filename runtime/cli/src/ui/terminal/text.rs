@@ -112,9 +112,13 @@ impl Text {
         all
     }
 
-    /// Appends foreign text, as a quotation if it follows a backtick.
+    /// Appends foreign text, as a quotation if it stands between backticks.
     pub(super) fn push_foreign(&mut self, words: String) {
-        let is_quoted = matches!(self.0.last(), Some(Piece::Own(own)) if own.ends_with('`'));
+        let ticks = self.0.iter().map(|piece| match piece {
+            Piece::Own(own) => own.matches('`').count(),
+            _ => 0,
+        });
+        let is_quoted = ticks.sum::<usize>() % 2 == 1;
         self.push(if is_quoted {
             Piece::Quoted(words)
         } else {

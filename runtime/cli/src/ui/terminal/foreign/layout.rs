@@ -194,6 +194,14 @@ impl Layout {
         self.is_foreign = is_foreign;
     }
 
+    /// Begins the next line if a word and so many columns do not fit on this one, and fit there.
+    pub(crate) fn keep_together(&mut self, word: &str, more: usize, emit: &mut dyn FnMut(Item<'_>)) {
+        let width = self.width.of_text(word).saturating_add(more);
+        if !self.is_blank && width <= self.room() && self.column.saturating_add(width) > self.width.limit() {
+            self.wrap(Author::Toolcell, emit);
+        }
+    }
+
     /// Finishes the line, unless foreign text has already finished it.
     pub(crate) fn end_line(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
         emit(Item::End);
