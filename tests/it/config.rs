@@ -330,7 +330,7 @@ fn project_file_never_widens() {
            │   2 | grants = ["read=."]
            │     |           ^^^^^^^^
          - your own configuration grants it only
-           │ in ~/.config/toolcell/config.toml, line 2, column 11
+           in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | grants = ["read=docs"]
            │     |           ^^^^^^^^^^^
      hint: to grant more once: --grant text:GRANT
@@ -342,7 +342,7 @@ fn project_file_never_widens() {
            │   2 | grants = ["read=innocent"]
            │     |           ^^^^^^^^^^^^^^^
          - your own configuration grants it only
-           │ in ~/.config/toolcell/config.toml, line 2, column 11
+           in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | grants = ["read=."]
            │     |           ^^^^^^^^
      hint: to grant more once: --grant text:GRANT
@@ -354,7 +354,7 @@ fn project_file_never_widens() {
            │   2 | grants = ["write=."]
            │     |           ^^^^^^^^^
          - your own configuration grants it only
-           │ in ~/.config/toolcell/config.toml, line 2, column 11
+           in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | grants = ["read=."]
            │     |           ^^^^^^^^
      hint: to grant more once: --grant files:GRANT
@@ -375,7 +375,7 @@ fn project_file_never_widens() {
            │   2 | wall = "2s"
            │     |        ^^^^
          - your own configuration allows 1 s
-           │ in ~/.config/toolcell/config.toml, line 2, column 8
+           in ~/.config/toolcell/config.toml, line 2, column 8
            │   2 | wall = "1s"
            │     |        ^^^^
      hint: to allow more once: --limit text:wall=VALUE
@@ -387,7 +387,7 @@ fn project_file_never_widens() {
            │   2 | enabled = true
            │     |           ^^^^
          - your own configuration disables it
-           │ in ~/.config/toolcell/config.toml, line 2, column 11
+           in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | enabled = false
            │     |           ^^^^^
      hint: to use it, enable it in your own configuration
@@ -406,7 +406,7 @@ fn project_file_never_widens() {
            │   2 | component = "evil.wasm"
            │     |             ^^^^^^^^^^^
          - it is already defined
-           │ in ~/.config/toolcell/config.toml, line 2, column 13
+           in ~/.config/toolcell/config.toml, line 2, column 13
            │   2 | component = "/a.wasm"
            │     |             ^^^^^^^^^
      hint: give it another name
@@ -441,7 +441,7 @@ fn project_file_never_widens() {
            │   2 | deadline = "2m"
            │     |            ^^^^
          - your own configuration allows 60 s
-           │ in ~/.config/toolcell/config.toml, line 2, column 12
+           in ~/.config/toolcell/config.toml, line 2, column 12
            │   2 | deadline = "1m"
            │     |            ^^^^
      hint: to allow more once: --deadline TIME
@@ -475,7 +475,7 @@ fn unknown_key_is_error_with_suggestion() {
     insta::assert_snapshot!(user.plain(&seen.stderr), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: there is no key `grnts` in `[tools.text]`
-           │ in ~/.config/toolcell/config.toml, line 2, column 1
+           in ~/.config/toolcell/config.toml, line 2, column 1
            │   2 | grnts = []
            │     | ^^^^^
      hint: did you mean `grants`?

@@ -13,6 +13,7 @@ mod cli_policy;
 mod cli_tool;
 mod config;
 mod denials;
+mod foreign_words;
 mod hooks;
 mod keyring;
 mod mcp;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use anstyle::Style;
 use serde_json::{Map, Value, json};
-use toolcell_core::causes;
 
 pub(crate) use crate::exit::Exit;
-use crate::ui::terminal::{BAD, FAINT, NAME, Screen, Text};
+use crate::ui::reason;
+use crate::ui::terminal::{BAD, FAINT, NAME, Screen, Text, WARN};
 
 /// An error that ends the command, in the form shown to the user.
 #[derive(Debug)]
@@ -32,11 +33,10 @@ impl Failure {
 
     /// Adds an error and its chain of causes.
     pub(crate) fn because(mut self, error: impl Into<anyhow::Error>) -> Self {
-        let error: anyhow::Error = error.into();
-        for cause in causes(error.as_ref()) {
+        for reason in reason::chain(&error.into()) {
             // An earlier reason may contain it as well.
-            if !(self.why.last()).is_some_and(|last| last.plain().contains(&cause)) {
-                self.why.push(cause.into());
+            if !(self.why.last()).is_some_and(|last| last.plain().contains(&reason.plain())) {
+                self.why.push(reason);
             }
         }
         self
@@ -48,9 +48,9 @@ impl Failure {
         self
     }
 
-    /// Adds a hint: an action for the user.
+    /// Adds a hint: an action for the user. It has no words of others but names between backticks.
     pub(crate) fn hint(mut self, hint: impl Into<Text>) -> Self {
-        self.hints.push(hint.into());
+        self.hints.push(hint.into().own_sentence());
         self
     }
 
@@ -61,9 +61,8 @@ impl Failure {
     }
 
     /// Adds several hints.
-    pub(crate) fn hints<T: Into<Text>>(mut self, hints: impl IntoIterator<Item = T>) -> Self {
-        self.hints.extend(hints.into_iter().map(Into::into));
-        self
+    pub(crate) fn hints<T: Into<Text>>(self, hints: impl IntoIterator<Item = T>) -> Self {
+        hints.into_iter().fold(self, Self::hint)
     }
 
     /// Converts the failure to JSON: `what`, `why` (the causes), `hints` and `exit` (the exit code).
@@ -83,6 +82,16 @@ impl Failure {
     /// Writes the failure to `screen`, one line each for the error, its causes and its hints.
     pub(crate) fn print<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
         screen.styled(BAD, "error:")?;
+        self.print_parts(screen)
+    }
+
+    /// Writes the failure as a warning: its command goes on.
+    pub(crate) fn print_warning<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+        screen.styled(WARN, "warning:")?;
+        self.print_parts(screen)
+    }
+
+    fn print_parts<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
         screen.text(" ")?;
         indented(screen, &self.what)?;
         for (i, reason) in self.why.iter().enumerate() {
@@ -92,7 +101,8 @@ impl Failure {
         for hint in &self.hints {
             screen.styled(NAME, " hint:")?;
             screen.text(" ")?;
-            indented(screen, hint)?;
+            screen.hang(INDENTATION);
+            screen.line(hint.excerpt(MAX_SHOWN))?;
         }
         screen.flush()
     }
@@ -103,8 +113,7 @@ pub(crate) const FREE_SPACE: &str = "free some space on the disk, and try again"
 
 /// Finishes the current line. Wrapped lines are indented to the start of the text.
 fn indented<W: Write>(screen: &mut Screen<W>, text: &Text) -> io::Result<()> {
-    screen.hang(INDENTATION);
-    screen.line(text.excerpt(MAX_SHOWN))
+    screen.message(Style::new(), &text.excerpt(MAX_SHOWN), INDENTATION)
 }
 
 /// Width of the label in front of each part of a failure, in columns.
@@ -157,6 +166,7 @@ mod tests {
 
     #[test]
     fn failure_shows_what_why_and_hint() {
+        // Only words of the operating system are known not to be of others.
         let io = io::Error::new(io::ErrorKind::NotFound, "no such file");
         let failure = Failure::new(Exit::Component, "`a.wasm` cannot be read")
             .because(io)
@@ -164,8 +174,8 @@ mod tests {
             .hint("check the path");
         insta::assert_snapshot!(printed(&failure), @r"
         error: `a.wasm` cannot be read
-          why: no such file
-             - two
+          why: │ no such file
+             - │ two
                │ lines
          hint: check the path
         ");

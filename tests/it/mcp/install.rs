@@ -149,3 +149,57 @@ fn linked_file_of_a_client_stays_a_link() {
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&link).unwrap().contains("serve"));
 }
+
+#[test]
+fn entry_has_paths_in_full_and_arguments_that_work() {
+    let user = User::new();
+    user.probe("mine.wasm", &crate::probe::Probe::default());
+    user.file("tools/a.txt", "");
+    let install = ["mcp", "install", "cursor", "--"];
+    let work = user.work().canonicalize().unwrap();
+    let work = work.to_str().unwrap();
+    user.run(
+        &[
+            &install[..],
+            &["--tool", "./mine.wasm", "--grant=read=tools", "--scratch", "s"],
+        ]
+        .concat(),
+    )
+    .ended(0);
+    let file: Value = serde_json::from_str(&read(&user, ".cursor/mcp.json")).unwrap();
+    let expected = json!([
+        "mcp",
+        "serve",
+        "--tool",
+        format!("{work}/mine.wasm"),
+        format!("--grant=read={work}/tools:/tools"),
+        "--scratch",
+        format!("{work}/s"),
+    ]);
+    assert_eq!(file["mcpServers"]["toolcell"]["args"], expected);
+    let before = read(&user, ".cursor/mcp.json");
+    for (wrong, code) in [
+        (["--tool", "nope"], 2),
+        (["--grant", "read=gone"], 3),
+        (["--tool", "./no.wasm"], 7),
+    ] {
+        let seen = user.run(&[&install[..], &wrong].concat()).ended(code);
+        assert!(seen.stderr.starts_with("error: "), "{}", seen.stderr);
+    }
+    assert_eq!(read(&user, ".cursor/mcp.json"), before);
+    user.file("own.toml", "");
+    user.run(&["--config", "own.toml", "mcp", "install", "cursor"])
+        .ended(0);
+    assert!(read(&user, ".cursor/mcp.json").contains(&format!("{work}/own.toml")));
+}
+
+#[test]
+fn list_in_the_place_of_entries_is_named() {
+    let user = User::new();
+    let file = ".config/goose/config.yaml";
+    std::fs::create_dir_all(path(&user, file).parent().unwrap()).unwrap();
+    std::fs::write(path(&user, file), "extensions:\n  - a\n").unwrap();
+    let seen = user.run(&["mcp", "install", "goose"]).ended(3);
+    let why = "`extensions` in it has no entries with names";
+    assert!(seen.stderr.contains(why), "{}", seen.stderr);
+}

@@ -185,14 +185,14 @@ fn invalid_subagent_is_refused_with_location() {
     insta::assert_snapshot!(refused("[agents.a]\ninstructions = \"x\"\n"), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: the key `description` is missing
-           │ in ~/.config/toolcell/config.toml, line 1, column 1
+           in ~/.config/toolcell/config.toml, line 1, column 1
            │   1 | [agents.a]
            │     | ^^^^^^^^^^
     ");
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \"x\"\nmax_steps = 0\n"), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: `max_steps` takes a whole number of at least 1, not 0
-           │ in ~/.config/toolcell/config.toml, line 3, column 13
+           in ~/.config/toolcell/config.toml, line 3, column 13
            │   3 | max_steps = 0
            │     |             ^
     ");
@@ -202,7 +202,7 @@ fn invalid_subagent_is_refused_with_location() {
            │   3 | provider = { name = "gemini", strict = true, model = "m" }
            │     |                                        ^^^^
          - it is for the agent `a`
-           │ in ~/.config/toolcell/config.toml, line 1, column 9
+           in ~/.config/toolcell/config.toml, line 1, column 9
            │   1 | [agents.a]
            │     |         ^
      hint: it is for `openai` and `responses`; remove it, or set the provider

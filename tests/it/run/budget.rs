@@ -87,7 +87,7 @@ fn project_file_lowers_budget_and_never_raises_it() {
            │   2 | calls = 3
            │     |         ^
          - your own configuration allows 2
-           │ in ~/.config/toolcell/config.toml, line 2, column 9
+           in ~/.config/toolcell/config.toml, line 2, column 9
            │   2 | calls = 2
            │     |         ^
      hint: to allow more once: --budget calls=VALUE

@@ -282,7 +282,7 @@ fn unsupported_provider_setting_is_refused_with_location() {
     insta::assert_snapshot!(refused("[provider]\ntool_calls = \"hermez\"\n", &[]), @r#"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: there is no tool call format `hermez`; did you mean `hermes`?
-           │ in ~/.config/toolcell/config.toml, line 2, column 14
+           in ~/.config/toolcell/config.toml, line 2, column 14
            │   2 | tool_calls = "hermez"
            │     |              ^^^^^^^^
     "#);
@@ -303,14 +303,14 @@ fn unsupported_provider_setting_is_refused_with_location() {
     insta::assert_snapshot!(refused("[provider]\ntemperature = 2.5\n", &[]), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: `temperature` takes a number from 0 to 2, not 2.5
-           │ in ~/.config/toolcell/config.toml, line 2, column 15
+           in ~/.config/toolcell/config.toml, line 2, column 15
            │   2 | temperature = 2.5
            │     |               ^^^
     ");
     insta::assert_snapshot!(refused("[provider]\nmax_output_tokens = 0\n", &[]), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: 0 tokens are too few; use at least 1
-           │ in ~/.config/toolcell/config.toml, line 2, column 21
+           in ~/.config/toolcell/config.toml, line 2, column 21
            │   2 | max_output_tokens = 0
            │     |                     ^
     ");

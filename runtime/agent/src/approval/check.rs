@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Map, Value};
 use toolcell_core::suggest::nearest;
 use toolcell_core::{ToolName, ToolSpec, url_reading};
 
@@ -109,13 +110,14 @@ impl ApprovalRule {
         let absent = |pointer: &&String| !named.iter().any(|tool| has_argument(tool, pointer));
         let known: BTreeSet<String> = named.iter().flat_map(|tool| arguments(tool)).collect();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        self.arguments
-            .keys()
-            .find(absent)
-            .map(|pointer| UnusedRule::Argument {
+        self.arguments.keys().find(absent).map(|pointer| {
+            let meant = named.iter().find_map(|tool| of_alias(tool, pointer));
+            let near = meant.map_or_else(|| owned(nearest(pointer, &known)), |meant| vec![meant]);
+            UnusedRule::Argument {
                 pointer: pointer.clone(),
-                near: owned(nearest(pointer, &known)),
-            })
+                near,
+            }
+        })
     }
 
     /// Checks the name or pattern for tools.
@@ -201,6 +203,22 @@ fn arguments(tool: &ToolSpec) -> impl Iterator<Item = String> {
         .map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")))
 }
 
+/// Returns the pointer to the argument of which the first name of a pointer is an alias: rules are compared with the names
+/// of the schema.
+fn of_alias(tool: &ToolSpec, pointer: &str) -> Option<String> {
+    let names = pointer.strip_prefix('/')?;
+    let (alias, rest) = names.split_once('/').unwrap_or((names, ""));
+    let mut arguments = Map::from_iter([(alias.to_owned(), Value::Null)]);
+    tool.replace_aliases(&mut arguments);
+    let name = arguments.keys().find(|name| *name != alias)?;
+    let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+    Some(if rest.is_empty() {
+        pointer
+    } else {
+        format!("{pointer}/{rest}")
+    })
+}
+
 /// True if calls of a tool can have the argument. Only the first name of a pointer is compared: schemas of arguments
 /// within arguments have many forms.
 fn has_argument(tool: &ToolSpec, pointer: &str) -> bool {
@@ -273,6 +291,29 @@ mod tests {
                     near: near.clone()
                 })
             );
+        }
+    }
+
+    #[test]
+    fn rule_with_an_alias_is_told_the_name_of_its_argument() {
+        let mut read = tool(
+            "files_read",
+            r#"{"type":"object","properties":{"path":{},"file":{}},"additionalProperties":false}"#,
+        );
+        let aliases = serde_json::json!({"file_path": "path"});
+        read.annotations
+            .insert(toolcell_core::tool::aliases::ALIASES.into(), aliases);
+        for (pointer, near) in [
+            ("/file_path", "/path"),
+            ("/file_path/0", "/path/0"),
+            ("/fil", "/file"),
+        ] {
+            let rule = ApprovalRule::tool("files_read", Verdict::Deny).with_argument(pointer, "*");
+            let expected = UnusedRule::Argument {
+                pointer: pointer.into(),
+                near: vec![near.into()],
+            };
+            assert_eq!(rule.unused(&[&read]), Some(expected));
         }
     }
 

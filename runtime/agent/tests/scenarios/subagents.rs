@@ -47,7 +47,11 @@ async fn agent_as_tool_reports_progress_and_one_receipt() {
     let spent = session.state().spent();
     assert_eq!((spent.calls, spent.fuel, spent.tokens()), (3, 14, 60));
     // The conversation is in the next request, beside the definition of the agent.
-    let text: usize = session.messages().iter().map(|message| message.text().len()).sum();
+    let text: usize = session
+        .messages()
+        .iter()
+        .map(|message| message.text().len())
+        .sum();
     assert!(session.request_tokens() > u64::try_from(text / 4).unwrap().max(10));
     assert_eq!(spent.bytes, "Found it.".len() as u64 + 2 * "earth".len() as u64);
     assert_eq!((report.usage.input, report.usage.output), (40, 20));

@@ -121,7 +121,7 @@ pub(crate) async fn accepted(
         Ok(Some(offered)) => offered,
         Ok(None) => return Ok(None),
         Err(failure) => {
-            console.note(text!("warning: {}", failure.to_string()));
+            console.warn(&failure);
             return Ok(None);
         }
     };

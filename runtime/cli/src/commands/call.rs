@@ -20,6 +20,7 @@ use crate::flags::PolicyFlags;
 use crate::scratch::pending::Scratch;
 use crate::ui::hints::AllowHints;
 use crate::ui::interrupt::Interrupts;
+use crate::ui::reason;
 use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, content, receipt};
 use crate::ui::terminal::{FAINT, Text, text};
@@ -227,7 +228,7 @@ fn end(
         );
     let why = match has_words_of_the_tool {
         true => Text::of_others(error.to_string()),
-        false => error.to_string().into(),
+        false => reason::of_tool(&error),
     };
     let mut failure = Failure::new(exit, text!("call to `{}` failed", name))
         .why(why)

@@ -21,7 +21,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::lock::{Difference, LockedServer};
 use crate::mcp::servers::Servers;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, Shown, Text, text};
 
 /// Name of the lock file, in the working directory.
 pub(crate) const FILE: &str = "toolcell.lock";
@@ -172,11 +172,11 @@ impl Locked {
 
     /// Returns the differences of `now` from this lock. A tool that `is_defined` and no longer offered is not a
     /// difference: fewer tools than approved need no approval.
-    fn differences(&self, now: &Self, is_defined: impl Fn(&str) -> bool) -> Vec<String> {
+    fn differences(&self, now: &Self, is_defined: impl Fn(&str) -> bool) -> Vec<Text> {
         let mut found = Vec::new();
         for (name, tool) in &now.tools {
             match self.tools.get(name) {
-                None => found.push(format!("the tool `{name}` is new")),
+                None => found.push(text!("the tool `{}` is new", name)),
                 Some(locked) => {
                     let changed = [
                         (locked.description != tool.description, "the description"),
@@ -187,13 +187,13 @@ impl Locked {
                         changed
                             .into_iter()
                             .filter(|(changed, _)| *changed)
-                            .map(|(_, what)| format!("{what} of `{name}` changed")),
+                            .map(|(_, what)| text!("{} of `{}` changed", Own(what), name)),
                     );
                 }
             }
         }
         let gone = self.tools.keys().filter(|name| !is_defined(name));
-        found.extend(gone.map(|name| format!("the tool `{name}` is gone")));
+        found.extend(gone.map(|name| text!("the tool `{}` is gone", name)));
         found.extend(reach_differences(
             (&self.imports, &self.grants),
             (&now.imports, &now.grants),
@@ -224,13 +224,13 @@ impl LockedHook {
     }
 
     /// Returns the differences of `now` from this lock.
-    fn differences(&self, now: &Self) -> Vec<String> {
+    fn differences(&self, now: &Self) -> Vec<Text> {
         let mut found = Vec::new();
         if self.points != now.points {
-            found.push(format!(
+            found.push(text!(
                 "it is called at {}, and was at {}",
-                now.points.join(", "),
-                self.points.join(", ")
+                Shown(&now.points.join(", ")),
+                Shown(&self.points.join(", "))
             ));
         }
         if self.guard && !now.guard {
@@ -267,24 +267,24 @@ fn reach(identity: &Identity, settings: &ToolSettings) -> (Vec<String>, Vec<Stri
 fn reach_differences(
     (imports, grants): (&[String], &[String]),
     (imports_now, grants_now): (&[String], &[String]),
-) -> Vec<String> {
+) -> Vec<Text> {
     let mut found = Vec::new();
     let new_imports = imports_now.iter().filter(|import| !imports.contains(import));
-    found.extend(new_imports.map(|import| text!("it imports `{}`, which is new", import).inert()));
+    found.extend(new_imports.map(|import| text!("it imports `{}`, which is new", import)));
     let gone_imports = imports.iter().filter(|import| !imports_now.contains(import));
-    found.extend(gone_imports.map(|import| text!("it no longer imports `{}`", import).inert()));
+    found.extend(gone_imports.map(|import| text!("it no longer imports `{}`", import)));
     // A denial narrows: it may be added and must not be removed.
     let is_denial = |line: &&String| line.parse::<Grant>().is_ok_and(|grant| grant.is_denial());
     let new_grants = grants_now.iter().filter(|grant| !grants.contains(grant));
     found.extend(
         new_grants
             .filter(|line| !is_denial(line))
-            .map(|grant| text!("the grant `{}` is not among those that are locked", grant).inert()),
+            .map(|grant| text!("the grant `{}` is not among those that are locked", grant)),
     );
     let gone = grants.iter().filter(|grant| !grants_now.contains(grant));
     found.extend(
         gone.filter(is_denial)
-            .map(|line| text!("the denial `{}` is locked and no longer applies", line).inert()),
+            .map(|line| text!("the denial `{}` is locked and no longer applies", line)),
     );
     found
 }
@@ -340,7 +340,12 @@ pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
             text[..text.floor_char_boundary(span.start)].matches('\n').count()
         });
         fail()
-            .why(text!("line {}: {}", at + 1, error.message().trim()))
+            .why(match error.message().trim() {
+                ours if !text.contains('`') && !ours.contains('"') => {
+                    text!("line {}: {}", at + 1, Text::sentence(ours, []))
+                }
+                theirs => text!("line {}: {}", at + 1, theirs),
+            })
             .hint("restore it from version control, or run `toolcell lock` to write it again")
     })?;
     if lock.version != VERSION {
@@ -369,7 +374,7 @@ pub(crate) fn check(
     for loaded in loaded {
         let name = &loaded.settings.name;
         match lock.components.get(name) {
-            None => differing.push(format!("`{name}` is not locked")),
+            None => differing.push(text!("`{}` is not locked", name)),
             Some(locked) => {
                 let definitions = loaded.component.definitions();
                 let is_defined = |name: &str| definitions.iter().any(|spec| spec.name.as_str() == name);
@@ -377,7 +382,7 @@ pub(crate) fn check(
                 differing.extend(
                     differences
                         .into_iter()
-                        .map(|difference| format!("`{name}`: {difference}")),
+                        .map(|difference| text!("`{}`: {}", name, difference)),
                 );
             }
         }
@@ -394,7 +399,7 @@ pub(crate) fn check(
     if differing.is_empty() {
         return Ok(());
     }
-    let mut failure = Failure::new(Exit::Denied, text!("{} from `{}`", what, FILE));
+    let mut failure = Failure::new(Exit::Denied, text!("{} from `{}`", Own(what), Own(FILE)));
     for difference in differing {
         failure = failure.why(difference);
     }
@@ -426,7 +431,8 @@ pub(crate) fn check_servers(servers: &Servers, environment: &Environment) -> Res
             None => differing.push(text!("the MCP server `{}` is not locked", name)),
             Some(locked) => {
                 for Difference { tool, what, lines } in locked.differences(&LockedServer::of(running)) {
-                    let lines = std::iter::once(what).chain(lines).collect::<Vec<_>>().join("\n");
+                    let lines = lines.join("\n");
+                    let lines = text!("{}\n{}", Text::sentence(&what, []), lines);
                     differing.push(match tool {
                         Some(tool) => text!("`{}` of the MCP server `{}`: {}", tool, name, lines),
                         None => text!("the MCP server `{}`: {}", name, lines),
@@ -438,29 +444,29 @@ pub(crate) fn check_servers(servers: &Servers, environment: &Environment) -> Res
     if differing.is_empty() {
         return Ok(());
     }
-    let failure = Failure::new(Exit::Denied, text!("the MCP servers differ from `{}`", FILE));
+    let failure = Failure::new(Exit::Denied, text!("the MCP servers differ from `{}`", Own(FILE)));
     let failure = differing.into_iter().fold(failure, Failure::why);
     Err(failure.hint("review the changes, then run `toolcell lock` to accept them"))
 }
 
 /// Returns hooks that differ from the lock file or are missing.
-fn hook_differences(lock: &LockFile, hooks: &[LoadedHook]) -> Vec<String> {
+fn hook_differences(lock: &LockFile, hooks: &[LoadedHook]) -> Vec<Text> {
     let mut differing = Vec::new();
     let mut gone: Vec<&String> = lock.hooks.keys().collect();
     for hook in hooks {
         let name = &hook.settings.component.name;
         gone.retain(|locked| *locked != name);
         match lock.hooks.get(name) {
-            None => differing.push(format!("the hook `{name}` is not locked")),
+            None => differing.push(text!("the hook `{}` is not locked", name)),
             Some(locked) => {
                 let differences = locked.differences(&LockedHook::of(hook)).into_iter();
-                differing.extend(differences.map(|difference| format!("the hook `{name}`: {difference}")));
+                differing.extend(differences.map(|difference| text!("the hook `{}`: {}", name, difference)));
             }
         }
     }
     // A missing tool does nothing; a missing hook lets everything pass.
     let gone = gone.into_iter();
-    differing.extend(gone.map(|name| format!("the hook `{name}` is locked and not in use")));
+    differing.extend(gone.map(|name| text!("the hook `{}` is locked and not in use", name)));
     differing
 }
 
@@ -492,12 +498,16 @@ mod tests {
         }
     }
 
+    fn shown(differences: Vec<Text>) -> Vec<String> {
+        differences.iter().map(Text::inert).collect()
+    }
+
     #[test]
     fn every_difference_of_hook_is_named() {
         let differences = |change: &dyn Fn(&mut LockedHook)| {
             let mut now = locked_hook();
             change(&mut now);
-            locked_hook().differences(&now)
+            shown(locked_hook().differences(&now))
         };
         assert_eq!(differences(&|_| {}), Vec::<String>::new());
         assert_eq!(
@@ -530,7 +540,7 @@ mod tests {
         let differences = |change: &dyn Fn(&mut Locked)| {
             let mut now = locked();
             change(&mut now);
-            locked().differences(&now, |name| now.tools.contains_key(name))
+            shown(locked().differences(&now, |name| now.tools.contains_key(name)))
         };
         assert_eq!(differences(&|_| {}), Vec::<String>::new());
         assert_eq!(
@@ -566,8 +576,14 @@ mod tests {
         assert_eq!(differences(&|now| now.tools.clear()), ["the tool `t` is gone"]);
         let mut fewer = locked();
         fewer.tools.clear();
-        assert_eq!(locked().differences(&fewer, |_| true), Vec::<String>::new());
-        assert_eq!(fewer.differences(&locked(), |_| true), ["the tool `t` is new"]);
+        assert_eq!(
+            shown(locked().differences(&fewer, |_| true)),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            shown(fewer.differences(&locked(), |_| true)),
+            ["the tool `t` is new"]
+        );
     }
 
     #[test]
@@ -591,9 +607,9 @@ mod tests {
             locked
         };
         let differences = |now: &Locked| denying(locked()).differences(now, |_| true);
-        assert_eq!(differences(&denying(locked())), Vec::<String>::new());
+        assert_eq!(shown(differences(&denying(locked()))), Vec::<String>::new());
         assert_eq!(
-            differences(&locked()),
+            shown(differences(&locked())),
             ["the denial `deny=private` is locked and no longer applies"]
         );
     }

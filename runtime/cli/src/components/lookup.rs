@@ -9,7 +9,7 @@ use crate::components::loader::ComponentLoader;
 use crate::config::source::PROJECT;
 use crate::config::{ComponentSource, Sourced, ToolSettings, own_directories};
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Name, Text, text};
 
 /// Maximum number of components searched for a tool named without its component. Each is read, hashed, and possibly
 /// compiled.
@@ -125,6 +125,22 @@ impl ComponentLoader<'_> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let near = nearest(name, &names);
         let mut failure = Failure::new(Exit::Usage, text!("there is no tool `{}`", name));
+        let is_of = |server: &&String| {
+            let tool = name.strip_prefix(server.as_str());
+            tool.is_some_and(|tool| tool.starts_with('_') || tool.is_empty())
+        };
+        if let Some(server) = self.settings.mcp.keys().find(is_of) {
+            return failure
+                .why(text!(
+                    "`{}` is an MCP server, and tools of servers are called in turns only",
+                    server
+                ))
+                .hint(text!(
+                    "to see its tools: toolcell mcp test {}; to use them: toolcell run --tool {} \"PROMPT\"",
+                    Name(server),
+                    Name(server)
+                ));
+        }
         if self.settings.tools.len() > MAX_SEARCHED {
             failure = failure
                 .why(text!(
@@ -137,8 +153,8 @@ impl ComponentLoader<'_> {
         if near.is_empty() {
             failure.hint("`toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`")
         } else {
-            let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
-            failure.hint(text!("did you mean {}?", quoted.join(" or ")))
+            let quoted = near.iter().map(|name| text!("`{}`", name));
+            failure.hint(text!("did you mean {}?", Text::join(quoted, " or ")))
         }
     }
 
@@ -158,7 +174,7 @@ impl ComponentLoader<'_> {
 }
 
 /// True if the text is a path rather than a name.
-fn is_path(text: &str) -> bool {
+pub(crate) fn is_path(text: &str) -> bool {
     text.contains(['/', '\\'])
         || Path::new(text)
             .extension()

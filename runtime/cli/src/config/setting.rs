@@ -14,7 +14,7 @@ use super::provider::ProviderName;
 use super::source::{Origin, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// A value of a table, with its location in the file.
 #[derive(Debug, Clone, Deserialize)]
@@ -126,7 +126,7 @@ impl SettingSpec {
         let failure = || Failure::new(Exit::Config, text!("`{}={}` cannot be used", name, text));
         setting
             .read(text, Origin::Variable(name))
-            .map_err(|why| failure().why(why))
+            .map_err(|why| failure().why(Text::sentence(&why, [text])))
     }
 
     /// Sets the value from the flag, if it was given.

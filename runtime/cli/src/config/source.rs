@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use crate::ui::terminal::{Shown, text};
+use crate::ui::terminal::{Own, Shown, Text, TextValue, text};
 
 /// Prefix of the names of project components. No other name contains a colon.
 pub(crate) const PROJECT: &str = "project:";
@@ -108,7 +108,7 @@ impl Source {
     ///   3 | grnts = ["read=."]
     ///     | ^^^^^
     /// ```
-    pub(crate) fn point_at(&self, span: &Range<usize>) -> String {
+    pub(crate) fn point_at(&self, span: &Range<usize>) -> Text {
         let (line, column) = self.position(span.start);
         let start = self.line_start(line);
         let text = self.text[start..].lines().next().unwrap_or_default();
@@ -118,21 +118,27 @@ impl Source {
         let width = marked.lines().next().unwrap_or_default().chars().count();
         let number = line.to_string();
         let gutter = " ".repeat(number.len());
-        format!(
-            "in {}, line {line}, column {column}\n  {number} | {text}\n  {gutter} | {}{}",
-            text!("{}", Shown(&self.shown)).inert(),
+        let marked = format!(
+            "  {number} | {text}\n  {gutter} | {}{}",
             " ".repeat(column - 1),
             "^".repeat(width.clamp(1, 80)),
+        );
+        text!(
+            "in {}, line {}, column {}\n{}",
+            Shown(&self.shown),
+            line,
+            column,
+            marked
         )
     }
 }
 
 impl Origin {
     /// Formats the location in a file with its line and a marker, or the name of the origin.
-    pub(crate) fn point_at(&self) -> String {
+    pub(crate) fn point_at(&self) -> Text {
         match self {
             Self::File(source, span) => source.point_at(span),
-            other => format!("from {other}"),
+            other => text!("from {}", other),
         }
     }
 
@@ -159,6 +165,20 @@ impl<T> Sourced<T> {
         Self {
             value,
             origin: Origin::Flag(flag),
+        }
+    }
+}
+
+impl TextValue for Origin {
+    fn append_to(&self, text: &mut Text) {
+        match self {
+            Self::Default => Own("default").append_to(text),
+            Self::Preset(name) => text!("preset {}", Own(name)).append_to(text),
+            Self::File(source, span) => {
+                text!("{}:{}", Shown(&source.shown), source.position(span.start).0).append_to(text);
+            }
+            Self::Variable(name) => text!("${}", Own(name)).append_to(text),
+            Self::Flag(flag) => Own(flag).append_to(text),
         }
     }
 }
@@ -203,7 +223,7 @@ mod tests {
         let source = source("a = 1\n\té = \"x\"\n");
         let at = source.text.find("\"x\"").unwrap();
         assert_eq!(
-            source.point_at(&(at..at + 3)),
+            source.point_at(&(at..at + 3)).plain(),
             "in c.toml, line 2, column 6\n  2 |  é = \"x\"\n    |      ^^^"
         );
     }
@@ -230,7 +250,7 @@ mod tests {
     fn location_at_end_of_text_does_not_panic() {
         let source = source("a = ");
         for at in 0..10 {
-            assert!(source.point_at(&(at.min(4)..at)).contains("line 1"));
+            assert!(source.point_at(&(at.min(4)..at)).plain().contains("line 1"));
         }
     }
 
@@ -263,7 +283,8 @@ mod tests {
         ] {
             assert_eq!(origin.layer(), layer);
             assert_eq!(origin.to_string(), shown);
-            assert!(origin.point_at().starts_with(pointed), "{}", origin.point_at());
+            let place = origin.point_at().plain();
+            assert!(place.starts_with(pointed), "{place}");
         }
     }
 }

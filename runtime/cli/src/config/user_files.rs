@@ -64,7 +64,7 @@ pub(crate) fn because(failure: Failure, error: FileError) -> Failure {
         FileError::Io { source, .. } => return failure.because(source),
         error => return failure.because(error),
     };
-    let failure = failure.why(refusal.to_string());
+    let failure = failure.because(refusal);
     match refusal {
         Refusal::Link => failure.hint("a link could point anywhere: replace it with the file itself"),
         Refusal::OtherOwner(_) => failure.hint(

@@ -83,7 +83,7 @@ fn ask(elicitation: &Elicitation, asking: &mut Asking<'_>) -> io::Result<Elicita
         }
         match elicitation.check(&values) {
             Ok(()) => return Ok(ElicitationAnswer::Accept(values)),
-            Err(why) => asking.say(text!("  the form is not complete: {}", why))?,
+            Err(why) => asking.say(text!("  the form is not complete:\n{}", why))?,
         }
     }
     Ok(ElicitationAnswer::Cancel)

@@ -27,7 +27,7 @@ use crate::mcp::elicitor::TerminalElicitor;
 use crate::mcp::lock::{Difference, LockedServer};
 use crate::mcp::start::{Started, start};
 use crate::ui::render::Console;
-use crate::ui::terminal::{ShownUrl, Text, text};
+use crate::ui::terminal::{Own, ShownUrl, Text, text};
 
 /// Maximum number of warnings about the tools of a server at its start, so that they do not scroll away everything else.
 const MAX_WARNINGS: usize = 8;
@@ -104,7 +104,7 @@ impl Servers {
                 Err(failure) if settings.required => {
                     return Err(failure.why(text!("it is required\n{}", settings.origin.point_at())));
                 }
-                Err(failure) => console.note(text!("warning: {}", failure.to_string())),
+                Err(failure) => console.warn(&failure),
             }
         }
         let mut servers = Self(servers);
@@ -165,8 +165,8 @@ impl Servers {
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} since `{}` was written",
                     tool,
                     running.settings.name,
-                    what,
-                    lock::FILE
+                    Text::sentence(&what, []),
+                    Own(lock::FILE)
                 );
                 let lines = lines.into_iter().map(|line| text!("  {}", line));
                 warnings.push(once(warning).chain(lines).collect());
@@ -215,7 +215,7 @@ impl Servers {
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {}",
                     left.tool,
                     settings.name,
-                    left.reason
+                    Text::sentence(&left.reason, [left.tool.as_str()])
                 )]
             });
             let mut warnings: Vec<_> = left_out.collect();
@@ -229,7 +229,7 @@ impl Servers {
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} has a tool of this name",
                     name,
                     settings.name,
-                    owner
+                    Text::sentence(owner, [])
                 )]);
                 false
             });

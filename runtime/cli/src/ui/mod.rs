@@ -3,5 +3,6 @@
 pub(crate) mod escape;
 pub(crate) mod hints;
 pub(crate) mod interrupt;
+pub(crate) mod reason;
 pub(crate) mod render;
 pub(crate) mod terminal;

@@ -327,7 +327,10 @@ mod tests {
         sum.merge(receipt(2, "b"));
         let sum = serde_json::to_value(&sum).unwrap();
         // The server of the first attempt stays, and so does where it ran.
-        assert_eq!((&sum["server"], &sum["server_in_cell"]), (&"a".into(), &true.into()));
+        assert_eq!(
+            (&sum["server"], &sum["server_in_cell"]),
+            (&"a".into(), &true.into())
+        );
         for field in [
             "fuel",
             "wall_us",

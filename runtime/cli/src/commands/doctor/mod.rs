@@ -228,7 +228,7 @@ async fn compiler(sandbox: &Sandbox) -> Finding {
         Ok(None) => return Finding::Note("runs in this process, without limits".into()),
         Err(error) => {
             let failure = Failure::new(Exit::Component, "the compile process failed");
-            return Finding::Bad(failure.why(error.to_string()));
+            return Finding::Bad(failure.because(error));
         }
     };
     let mut words = "separate process with limits on memory, time and files".to_owned();

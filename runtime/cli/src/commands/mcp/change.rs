@@ -14,13 +14,16 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Entry, Format};
 use crate::ui::render::Console;
-use crate::ui::terminal::{Text, text};
+use crate::ui::terminal::{Name, Text, text};
 
 /// Key of the servers in the configuration.
 const SECTION: &str = "mcp";
 
 /// Prefix of a value on the command line that names a secret.
 const SECRET: &str = "secret:";
+
+/// Words in the names of headers and variables that hold secrets.
+const SECRET_NAMES: [&str; 7] = ["auth", "token", "key", "secret", "password", "passwd", "cookie"];
 
 /// Add an MCP server to your configuration: a program, an address, or a component in a cell.
 ///
@@ -69,7 +72,7 @@ pub(crate) struct Add {
 
     /// The program and its arguments, behind `--`. Paths that begin with `./` or `../` are written in full, because the
     /// server starts in the home directory.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["url", "component"])]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -108,6 +111,14 @@ impl Add {
     ) -> Result<Exit, Failure> {
         let settings = config::load(environment, overrides)?;
         let fail = || Failure::new(Exit::Usage, text!("the MCP server `{}` was not added", self.name));
+        if self.url.is_none() && self.component.is_none() && self.command.is_empty() {
+            return Err(fail()
+                .why("it has neither a command nor a URL nor a component")
+                .hint(text!(
+                    "add its program behind `--`: toolcell mcp add {} -- PROGRAM; or its address: --url https://…; or its component: --component FILE.wasm",
+                    Name(&self.name)
+                )));
+        }
         if let Some(existing) = settings.mcp.get(&self.name) {
             return Err(fail()
                 .why("there is a server of this name")
@@ -138,8 +149,28 @@ impl Add {
                 secret
             ));
         }
+        for (name, _) in self.plain_secrets() {
+            console.note(text!(
+                "warning: the value of `{}` is written as plain text; to keep it out of the file, store it as a secret and write `secret:NAME` in its place",
+                name
+            ));
+        }
         let next = text!("to see its tools: toolcell mcp test {}", self.name);
         write(&edited, &new, self.dry_run, next, fail, console)
+    }
+
+    /// Headers and variables whose names say that their values are secrets, and that name none of `[secrets]`.
+    fn plain_secrets(&self) -> impl Iterator<Item = &(String, String)> {
+        let is_secret = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            SECRET_NAMES.iter().any(|word| name.contains(word))
+        };
+        let headers = self
+            .headers
+            .iter()
+            .filter(|(_, value)| secret_in(value).is_none());
+        let env = self.env.iter().filter(|(_, value)| secret_of(value).is_none());
+        headers.chain(env).filter(move |(name, _)| is_secret(name))
     }
 
     /// The table of the server.

@@ -3,17 +3,19 @@
 use clap::{Args, Parser};
 
 use super::edited::Edited;
+use super::full_paths::{self, in_full};
 use super::serve::Serve;
 use crate::command_line;
+use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Client, Launch};
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// Add `toolcell mcp serve` to the MCP servers of a client, or remove it.
 ///
-/// Shows the change of the client's file and writes it; everything else in the file stays as it is. The file before the change is kept beside it, with `.toolcell-backup` at the end of its name.
+/// Shows the change of the client's file and writes it; everything else in the file stays as it is. Paths are written in full, because the client starts the server in a directory of its own, and the tools are loaded once before. The file before the change is kept beside it, with `.toolcell-backup` at the end of its name.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -61,8 +63,13 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 impl Install {
-    pub(super) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-        let launch = self.launch()?;
+    pub(super) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let launch = self.launch(overrides, environment, console).await?;
         let client = self.client;
         let file = client.file(environment);
         let edited = Edited::of(file, environment);
@@ -84,7 +91,7 @@ impl Install {
             false => clients::edit(format, text, section, &self.name, &entry),
         };
         let new = new.map_err(|reason| {
-            let failure = fail(Exit::Config).why(text!("{}", reason));
+            let failure = fail(Exit::Config).why(Text::sentence(&reason, [text]));
             match self.remove {
                 true => failure.hint(text!("remove the entry `{}` by hand", self.name)),
                 false => failure.hint(text!(
@@ -113,7 +120,15 @@ impl Install {
     }
 
     /// The command line that the client starts.
-    fn launch(&self) -> Result<Launch, Failure> {
+    ///
+    /// # Errors
+    /// Returns an error if the server would refuse its arguments, its configuration or a tool.
+    async fn launch(
+        &self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Launch, Failure> {
         let arguments = ["toolcell mcp serve"].into_iter().map(str::to_owned);
         let parsed = Checked::try_parse_from(arguments.chain(self.arguments.iter().cloned()));
         let checked = parsed.map_err(command_line::failure)?;
@@ -133,10 +148,20 @@ impl Install {
                 ))
                 .hint("move the program")
         })?;
-        let words = ["mcp", "serve"].into_iter().map(str::to_owned);
+        let mut arguments: Vec<String> = ["mcp", "serve"].map(str::to_owned).into();
+        if !self.remove {
+            if let Some(config) = &overrides.config {
+                arguments.splice(
+                    0..0,
+                    ["--config".to_owned(), full_paths::path(config, environment)?],
+                );
+            }
+            let settings = checked.serve.check(overrides, environment, console).await?;
+            arguments.extend(in_full(&self.arguments, &settings, environment)?);
+        }
         Ok(Launch {
             program: program.to_owned(),
-            arguments: words.chain(self.arguments.iter().cloned()).collect(),
+            arguments,
         })
     }
 }

@@ -102,6 +102,10 @@ pub(crate) fn problem(server: &McpSettings) -> Option<Text> {
         Transport::Process(process) if process.program.is_none() => {
             Some(text!("there is no program `{}` in PATH", process.command))
         }
+        Transport::Process(process) => {
+            let program = process.program.as_ref()?;
+            (!program.is_file()).then(|| text!("there is no program `{}`", program))
+        }
         Transport::Cell { component, .. } => match &component.component {
             ComponentSource::File(path) if !path.value.is_file() => Some(text!(
                 "there is no file `{}`",

@@ -2,6 +2,7 @@
 
 mod change;
 pub(crate) mod edited;
+mod full_paths;
 mod install;
 pub(crate) mod list;
 mod serve;
@@ -34,7 +35,7 @@ impl Mcp {
     ) -> Result<Exit, Failure> {
         match self {
             Self::Serve(command) => command.run(overrides, environment, console).await,
-            Self::Install(command) => command.run(environment, console),
+            Self::Install(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::List(command) => command.run(overrides, environment, console),
             Self::Test(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Add(command) => command.run(overrides, environment, console),

@@ -18,7 +18,8 @@ use crate::config::source::{Layer, Source};
 use crate::config::user_files;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::reason;
+use crate::ui::terminal::{Text, text};
 
 /// Maximum size of a configuration file, in bytes. Enough for a thousand tools, and small enough to reject a device or
 /// a wrong file.
@@ -96,7 +97,15 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
         )
     };
     let because = |error: toml::de::Error, message: String| {
-        let place = error.span().map(|span| format!("\n{}", source.point_at(&span)));
+        let span = error.span().unwrap_or(0..source.text.len());
+        let theirs = source.text.get(span).unwrap_or(&source.text);
+        let place = error.span().map(|span| text!("\n{}", source.point_at(&span)));
+        // A text in quotes is a word of the file as well.
+        let theirs = theirs.split(['"', '\'']).chain([theirs]);
+        let message = match message.contains(": string \"") {
+            true => Text::foreign(message),
+            false => Text::sentence(&message, theirs),
+        };
         fail().why(text!("{}{}", message, place.unwrap_or_default()))
     };
     let table = DeTable::parse(&source.text).map_err(|error| {
@@ -105,14 +114,14 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
     })?;
     let schema = crate::config::file::schema::json_schema();
     if let Some(unknown) = unknown_key(table.get_ref(), &schema, &schema, "") {
-        let reason = format!(
+        let table = match unknown.table.as_str() {
+            "" => "at the top level".into(),
+            table => text!("in `{}`", format!("[{table}]")),
+        };
+        let reason = text!(
             "there is no key `{}` {}\n{}",
             unknown.key.get_ref(),
-            if unknown.table.is_empty() {
-                "at the top level".to_owned()
-            } else {
-                format!("in `[{}]`", unknown.table)
-            },
+            table,
             source.point_at(&unknown.key.span()),
         );
         let known: Vec<&str> = unknown.known.iter().map(String::as_str).collect();
@@ -134,8 +143,8 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
         let failure = fail().why(text!(
             "`{}` takes {}, not {}\n{}",
             key,
-            wrong.wanted,
-            wrong.found,
+            Text::sentence(&wrong.wanted, []),
+            Text::sentence(&wrong.found, []),
             source.point_at(&wrong.place)
         ));
         return Err(match wrong.wanted.as_str() {
@@ -148,7 +157,7 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
             .why(text!(
                 "the list `{}` has {}\n{}",
                 key.get_ref().as_ref(),
-                list,
+                Text::sentence(&list, []),
                 source.point_at(&key.span())
             ))
             .hint("name a directory or a pattern that covers several of them"));
@@ -201,9 +210,9 @@ fn long_list<'a, 'b>(table: &'b DeTable<'a>) -> Option<(&'b Spanned<DeString<'a>
 }
 
 /// Returns the place of the first approval rule that could never match, and the reason.
-fn invalid_rule(rules: &[RuleTable]) -> Option<(Range<usize>, String)> {
+fn invalid_rule(rules: &[RuleTable]) -> Option<(Range<usize>, Text)> {
     let refused = |part: &Spanned<String>, checked: Result<(), InvalidRule>| {
-        checked.err().map(|why| (part.span(), why.to_string()))
+        checked.err().map(|why| (part.span(), reason::of_rule(&why)))
     };
     rules.iter().find_map(|rule| {
         refused(&rule.tool, ApprovalRule::check_tool(rule.tool.get_ref())).or_else(|| {
@@ -535,7 +544,7 @@ mod tests {
         insta::assert_snapshot!(failure("[tools.files]\ngrnts = [\"read=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `grnts` in `[tools.files]`
-               │ in c.toml, line 2, column 1
+               in c.toml, line 2, column 1
                │   2 | grnts = ["read=."]
                │     | ^^^^^
          hint: did you mean `grants`?
@@ -543,7 +552,7 @@ mod tests {
         insta::assert_snapshot!(failure("[tools.files.limits]\nmemroy = 1\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `memroy` in `[tools.files.limits]`
-               │ in c.toml, line 2, column 1
+               in c.toml, line 2, column 1
                │   2 | memroy = 1
                │     | ^^^^^^
          hint: did you mean `memory`?
@@ -551,7 +560,7 @@ mod tests {
         insta::assert_snapshot!(failure("[wasm]\nx = 1\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `wasm` at the top level
-               │ in c.toml, line 1, column 2
+               in c.toml, line 1, column 2
                │   1 | [wasm]
                │     |  ^^^^
          hint: the keys are `agent`, `agents`, `approval`, `buckets`, `budget`, `context`, `deny`, `hooks`, `log`, `loop`, `mcp`, `prices`, `profiles`, `provider`, `secrets`, `tools`
@@ -563,28 +572,28 @@ mod tests {
         insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: `max_steps` takes a whole number from 1 to 4294967295, not a text
-               │ in c.toml, line 2, column 13
+               in c.toml, line 2, column 13
                │   2 | max_steps = "many"
                │     |             ^^^^^^
         "#);
         insta::assert_snapshot!(failure("[tools.x.limits]\nwall = 30\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: `wall` takes a duration with a unit, such as `"30s"`, not `30`
-               │ in c.toml, line 2, column 8
+               in c.toml, line 2, column 8
                │   2 | wall = 30
                │     |        ^^
         "#);
         insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: invalid grant `reed=.`: unknown kind `reed`, expected one of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue
-               │ in c.toml, line 2, column 10
+               in c.toml, line 2, column 10
                │   2 | grants = ["read=.", "reed=."]
                │     |          ^^^^^^^^^^^^^^^^^^^^
         "#);
         insta::assert_snapshot!(failure("[provider]\nname = \"opnai\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: there is no provider `opnai`; did you mean `openai`?
-               │ in c.toml, line 2, column 8
+               in c.toml, line 2, column 8
                │   2 | name = "opnai"
                │     |        ^^^^^^^
         "#);
@@ -595,14 +604,14 @@ mod tests {
         insta::assert_snapshot!(failure("[tools\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: unclosed table, expected `]`
-               │ in c.toml, line 1, column 7
+               in c.toml, line 1, column 7
                │   1 | [tools
                │     |       ^
         ");
         insta::assert_snapshot!(failure("[loop]\nmax_steps = 1\nmax_steps = 2\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: duplicate key
-               │ in c.toml, line 3, column 1
+               in c.toml, line 3, column 1
                │   3 | max_steps = 2
                │     | ^^^^^^^^^
         ");

@@ -13,7 +13,7 @@ use crate::config::file::AgentTable;
 use crate::config::provider::ProviderSettings;
 use crate::config::source::{Origin, Source, Sourced};
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// Reads the agents of a file.
 ///
@@ -39,16 +39,16 @@ fn of_table(
 ) -> Result<AgentSettings, Failure> {
     let key = name.get_ref();
     let at = |span| Origin::File(source.clone(), span);
-    let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
+    let fail = |what: Text, span| Failure::new(Exit::Config, what).why(at(span).point_at());
     if toolcell_core::ToolName::new(key.as_str()).is_err() {
         return Err(
-            fail(format!("`{key}` is not a valid name of an agent"), name.span())
+            fail(text!("`{}` is not a valid name of an agent", key), name.span())
                 .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
         );
     }
     if table.description.get_ref().trim().is_empty() {
         return Err(fail(
-            format!("the agent `{key}` has an empty description"),
+            text!("the agent `{}` has an empty description", key),
             table.description.span(),
         )
         .hint("describe what it does and when to call it; the model relies on the description"));
@@ -60,7 +60,7 @@ fn of_table(
         .find(|tool| !known.contains(&tool.get_ref().as_str()))
     {
         let failure = fail(
-            format!("there is no tool `{}` for the agent `{key}`", unknown.get_ref()),
+            text!("there is no tool `{}` for the agent `{}`", unknown.get_ref(), key),
             unknown.span(),
         );
         return Err(match nearest(unknown.get_ref(), known).first() {
@@ -72,7 +72,7 @@ fn of_table(
         && *steps.get_ref() == 0
     {
         return Err(
-            fail(format!("the agent `{key}` cannot have 0 steps"), steps.span()).hint("allow at least 1"),
+            fail(text!("the agent `{}` cannot have 0 steps", key), steps.span()).hint("allow at least 1"),
         );
     }
     let provider = ProviderSettings::of_table(&table.provider, source);

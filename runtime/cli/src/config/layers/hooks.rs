@@ -11,6 +11,7 @@ use crate::config::settings::{ComponentSource, HookSettings, ToolSettings};
 use crate::config::source::{Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::ui::terminal::{Text, text};
 
 /// Default wall time at one hook point, in milliseconds. Short, because the user waits for each.
 pub(crate) const WALL_MS: u64 = 10_000;
@@ -26,15 +27,13 @@ pub(super) fn read(
     environment: &Environment,
 ) -> Result<HookSettings, Failure> {
     let key = name.get_ref();
-    let fail = |what: String| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
+    let fail = |what: Text| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
     if toolcell_core::ToolName::new(key.as_str()).is_err() {
-        return Err(
-            fail(format!("`{}` is not a valid name of a hook", key.escape_debug()))
-                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
-        );
+        return Err(fail(text!("`{}` is not a valid name of a hook", key))
+            .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
     }
     let Some(component) = &table.component else {
-        return Err(fail(format!("the hook `{key}` has no component"))
+        return Err(fail(text!("the hook `{}` has no component", key))
             .hint("set its file: component = \"FILE.wasm\""));
     };
     let base = source.path.parent().unwrap_or(&environment.cwd);

@@ -32,7 +32,7 @@ use crate::config::source::{Origin, Source, Sourced};
 use crate::config::user_files::user_file_shown;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::{Name, Shown, text};
+use crate::ui::terminal::{Name, Shown, Text, text};
 
 /// Maximum number of components that a project can define. Each is a line in lists that the user reads, and one more path
 /// that every call is kept from.
@@ -170,16 +170,17 @@ fn narrow_approval(
 
 /// Creates the failure for a number that the project's file raises.
 pub(super) fn raised(name: &str, place: &Origin, allowed: &str, by: &Origin) -> Failure {
-    refused(format!("the project's file raises `{name}`"))
+    refused(text!("the project's file raises `{}`", name))
         .why(place.point_at())
         .why(allowed_by(name, allowed, by))
 }
 
-fn allowed_by(name: &str, allowed: &str, by: &Origin) -> String {
+fn allowed_by(name: &str, allowed: &str, by: &Origin) -> Text {
+    let allowed = Text::sentence(allowed, []);
     match by {
-        Origin::Default => format!("the default of `{name}` is {allowed}"),
-        Origin::Preset(preset) => format!("the preset `{preset}` sets `{name}` to {allowed}"),
-        by => format!("your own configuration allows {allowed}\n{}", by.point_at()),
+        Origin::Default => text!("the default of `{}` is {}", name, allowed),
+        Origin::Preset(preset) => text!("the preset `{}` sets `{}` to {}", *preset, name, allowed),
+        by => text!("your own configuration allows {}\n{}", allowed, by.point_at()),
     }
 }
 
@@ -190,7 +191,7 @@ fn narrow_enabled(
     user_file: &str,
 ) -> Result<(), Failure> {
     if *enabled.get_ref() && !tool.enabled.value {
-        let failure = refused(format!("the project's file enables `{}`", tool.name)).why(place.point_at());
+        let failure = refused(text!("the project's file enables `{}`", tool.name)).why(place.point_at());
         return Err(match &tool.enabled.origin {
             Origin::Default => failure.why("it is disabled by default").hint(text!(
                 "to use it, in {}: [tools.{}] enabled = true",
@@ -214,8 +215,9 @@ fn narrow_only(tool: &mut ToolSettings, only: Sourced<Vec<String>>) -> Result<()
     if let Some(user) = &tool.only
         && let Some(more) = only.value.iter().find(|name| !user.value.contains(name))
     {
-        return Err(refused(format!(
-            "the project's file offers `{more}`, and your own configuration does not"
+        return Err(refused(text!(
+            "the project's file offers `{}`, and your own configuration does not",
+            more
         ))
         .why(only.origin.point_at())
         .why(user.origin.point_at())
@@ -255,16 +257,19 @@ fn narrow_grants(
             keep_guest(&mut line.grant, outer, &placed);
             continue;
         }
-        let grants: Vec<String> = tool.grants.iter().map(|line| line.origin.point_at()).collect();
-        let failure = refused(format!(
+        let grants: Vec<Text> = tool.grants.iter().map(|line| line.origin.point_at()).collect();
+        let failure = refused(text!(
             "the project's file grants `{}` more than your own configuration does",
             tool.name
         ))
         .why(line.origin.point_at())
         .why(if grants.is_empty() {
-            format!("your own configuration grants `{}` nothing", tool.name)
+            text!("your own configuration grants `{}` nothing", tool.name)
         } else {
-            format!("your own configuration grants it only\n{}", grants.join("\n"))
+            text!(
+                "your own configuration grants it only\n{}",
+                Text::join(grants, "\n")
+            )
         });
         // What the project chose is shown above and not advised: the user writes what they mean.
         let name = Name(&tool.name);

@@ -14,7 +14,7 @@ use crate::config::settings::{ComponentSource, GrantLine, Settings, ToolSettings
 use crate::config::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// Returns the tool that a table configures; a table with a component defines a new one. Tools of a project have a
 /// prefix ([`PROJECT`](crate::config::source::PROJECT)).
@@ -27,14 +27,12 @@ pub(super) fn declare<'a>(
     environment: &Environment,
 ) -> Result<&'a mut ToolSettings, Failure> {
     let key = name.get_ref();
-    let fail = |what: String| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
+    let fail = |what: Text| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
     let well_formed = toolcell_core::ToolName::new(key.as_str()).is_ok();
     let declared = match (&table.component, settings.tools.get(key)) {
         (Some(_), None) if !well_formed => {
-            return Err(
-                fail(format!("`{}` is not a valid name of a tool", key.escape_debug()))
-                    .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
-            );
+            return Err(fail(text!("`{}` is not a valid name of a tool", key))
+                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
         }
         (Some(component), None) => {
             let declared = match source.layer {
@@ -42,8 +40,11 @@ pub(super) fn declare<'a>(
                 Layer::Project => match taken.taken_by(key) {
                     None => names::of_project(key),
                     Some(owner) => {
-                        return Err(fail(format!("a component of a project cannot be called `{key}`"))
-                            .why(text!("the name belongs to {}", owner))
+                        return Err(fail(text!("a component of a project cannot be called `{}`", key))
+                            .why(text!(
+                                "the name belongs to {}",
+                                Text::sentence(owner.as_ref(), [])
+                            ))
                             .hint("give it a name that is not in use"));
                     }
                 },
@@ -71,7 +72,7 @@ pub(super) fn declare<'a>(
         (None, Some(_)) => key.clone(),
         (None, None) => {
             let names: Vec<&str> = settings.tools.keys().map(String::as_str).collect();
-            let fail = fail(format!("there is no tool `{key}`"));
+            let fail = fail(text!("there is no tool `{}`", key));
             return Err(match nearest(key, &names).first() {
                 Some(near) => fail.hint(text!("did you mean `{}`?", near)),
                 None => fail.hint("a tool that is not built in needs a `component = \"FILE.wasm\"`"),

@@ -55,7 +55,7 @@ pub(super) fn narrow_loop(
     ] {
         if let Some(place) = place {
             return Err(
-                refused(format!("a project's file cannot set `{key}` of the loop"))
+                refused(text!("a project's file cannot set `{}` of the loop", key))
                     .why(source.point_at(&place))
                     .why("it can only lower the numbers that bound the work of a turn")
                     .hint("move it to your own configuration"),

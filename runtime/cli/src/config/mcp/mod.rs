@@ -181,20 +181,27 @@ fn of_table(
 ) -> Result<McpSettings, Failure> {
     let key = name.get_ref();
     let at = |span| Origin::File(source.clone(), span);
-    let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
+    let fail = |what: Text, span| Failure::new(Exit::Config, what).why(at(span).point_at());
     check(key, taken).map_err(|defect| match defect {
         Defect::Name => {
-            let what = format!("`{}` is not a valid name of an MCP server", key.escape_debug());
+            let what = text!("`{}` is not a valid name of an MCP server", key);
             fail(what, name.span()).hint(defect.hint())
         }
-        Defect::Taken(owner) => fail(format!("an MCP server cannot be called `{key}`"), name.span())
-            .why(text!("the name belongs to {}", owner))
+        Defect::Taken(owner) => fail(text!("an MCP server cannot be called `{}`", key), name.span())
+            .why(text!(
+                "the name belongs to {}",
+                Text::sentence(owner.as_ref(), [])
+            ))
             .hint(Defect::Taken(owner).hint()),
     })?;
     let time = |written: &Option<Spanned<Span>>, default: Duration| match written {
         None => Ok(default),
         Some(time) if time.get_ref().0.is_zero() || time.get_ref().0 > MAX_TIMEOUT => {
-            let what = format!("the MCP server `{key}` cannot have a time of {}", time.get_ref());
+            let what = text!(
+                "the MCP server `{}` cannot have a time of {}",
+                key,
+                time.get_ref()
+            );
             Err(fail(what, time.span()).hint("use more than 0s and at most 1h"))
         }
         Some(time) => Ok(time.get_ref().0),
@@ -264,7 +271,7 @@ pub(crate) fn check_name(name: &str, settings: &Settings) -> Result<(), (Text, T
     check(name, &TakenNames::of(settings)).map_err(|defect| {
         let why = match &defect {
             Defect::Name => "the name is not valid".into(),
-            Defect::Taken(owner) => text!("the name belongs to {}", owner),
+            Defect::Taken(owner) => text!("the name belongs to {}", Text::sentence(owner.as_ref(), [])),
         };
         (why, defect.hint())
     })

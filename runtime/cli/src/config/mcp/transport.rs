@@ -17,7 +17,7 @@ use crate::config::settings::{ComponentSource, ToolSettings};
 use crate::config::source::{Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, Text, text};
 
 /// Place of the secret in a template.
 const SECRET: &str = "{}";
@@ -138,17 +138,17 @@ pub(super) fn of_table(
 ) -> Result<(Transport, Origin), Failure> {
     let key = name.get_ref();
     let at = |span| Origin::File(source.clone(), span);
-    let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
+    let fail = |what: Text, span| Failure::new(Exit::Config, what).why(at(span).point_at());
     if let Some(component) = &table.component {
         return cell(name, component, table, source, environment);
     }
     let (command, url) = match (&table.command, &table.url) {
         (Some(_), Some(url)) => {
-            let what = format!("the MCP server `{key}` has a command and a URL");
+            let what = text!("the MCP server `{}` has a command and a URL", key);
             return Err(fail(what, url.span()).hint("remove one of them"));
         }
         (None, None) => {
-            let what = format!("the MCP server `{key}` has neither a command nor a URL");
+            let what = text!("the MCP server `{}` has neither a command nor a URL", key);
             return Err(fail(what, name.span()).hint(
                 "set its program: command = \"PROGRAM\", args = [\"…\"]; or its address: url = \"https://…\"; or its component: component = \"FILE.wasm\"",
             ));
@@ -182,7 +182,12 @@ pub(super) fn of_table(
     };
     if let Some((unfit, _)) = unfit.into_iter().find(|(_, is_set)| *is_set) {
         return Err(fail(
-            format!("the MCP server `{key}` cannot have `{unfit}`: it {kind}"),
+            text!(
+                "the MCP server `{}` cannot have `{}`: it {}",
+                key,
+                unfit,
+                Own(kind)
+            ),
             name.span(),
         )
         .hint(text!("remove `{}`", unfit)));
@@ -190,7 +195,7 @@ pub(super) fn of_table(
     if let Some(url) = url {
         check_url(url.get_ref()).map_err(|error| {
             fail(
-                format!("the URL of the MCP server `{key}` cannot be used"),
+                text!("the URL of the MCP server `{}` cannot be used", key),
                 url.span(),
             )
             .because(error)
@@ -198,7 +203,7 @@ pub(super) fn of_table(
         let mut headers = BTreeMap::new();
         for (header, value) in &table.headers {
             let refused = || {
-                let what = format!("a header of the MCP server `{key}` cannot be used");
+                let what = text!("a header of the MCP server `{}` cannot be used", key);
                 fail(what, header.span())
             };
             check_header_name(header.get_ref()).map_err(|error| refused().because(error))?;

@@ -49,6 +49,9 @@ pub(crate) fn edit(
     let plain = Plain::of(text);
     let file = plain.text.as_str();
     let old = read(format, file)?;
+    if !matches!(old.get(section), None | Some(Value::Null | Value::Object(_))) {
+        return Err(format!("`{section}` in it has no entries with names"));
+    }
     let existing = old.get(section).and_then(|section| section.get(name));
     let entry = entry.over(existing);
     if existing == Some(&entry) {
@@ -145,7 +148,8 @@ fn check(
     name: &str,
     entry: Option<&Value>,
 ) -> Result<(), String> {
-    let new = read(format, new)?;
+    // The reason would name a place in a text that the user does not have.
+    let new = read(format, new).map_err(|_| UNCHANGEABLE)?;
     let found = new.get(section).and_then(|section| section.get(name));
     // A section that the entry alone needed is the same as none.
     let rest = |map: &Map<String, Value>| {
@@ -160,9 +164,12 @@ fn check(
     };
     match found == entry && rest(old) == rest(&new) {
         true => Ok(()),
-        false => Err("it cannot be changed without changing something else in it".into()),
+        false => Err(UNCHANGEABLE.into()),
     }
 }
+
+/// Reason for which a file is left as it is.
+const UNCHANGEABLE: &str = "it cannot be changed without changing something else in it";
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::held::{Held, Holding, Stream};
 use crate::ui::terminal::{
-    Asking, FAINT, NAME, Screen, Silence, Size, Text, Width, inert_line, text, wants_colour,
+    Asking, FAINT, HANG, NAME, Screen, Silence, Size, Text, Width, inert_line, text, wants_colour,
 };
 
 /// Delay before the progress line appears.
@@ -180,8 +180,7 @@ impl Console {
     pub(crate) fn note(&self, text: impl Into<Text>) {
         let _ = self.write(|streams| {
             let _ = streams.end_open_line();
-            streams.err.styled(FAINT, text)?;
-            streams.err.end_line()
+            streams.err.message(FAINT, &text.into(), HANG)
         });
     }
 
@@ -196,6 +195,14 @@ impl Console {
                 failure.exit
             }
         }
+    }
+
+    /// Prints a failure after which the command goes on.
+    pub(crate) fn warn(&self, failure: &Failure) {
+        let _ = self.write(|streams| {
+            let _ = streams.end_open_line();
+            failure.print_warning(&mut streams.err)
+        });
     }
 
     /// Prints a failure.

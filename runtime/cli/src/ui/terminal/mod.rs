@@ -3,7 +3,7 @@
 //! | concept | module |
 //! |---|---|
 //! | foreign text, made safe to show | [`foreign`] |
-//! | messages: our own text with foreign values | [`mod@text`], [`values`] |
+//! | messages: our own text with foreign values | [`mod@text`], [`sentence`], [`values`] |
 //! | layout and colours of an output stream | [`screen`] |
 //! | size of the terminal | [`size`] |
 //! | questions, their subject, and asking them | [`question`], [`exhibit`], [`asking`] |
@@ -22,6 +22,7 @@ mod keyboard;
 mod question;
 mod refusal;
 mod screen;
+mod sentence;
 mod size;
 mod text;
 mod typed;
@@ -34,6 +35,6 @@ pub(crate) use foreign::layout::{GUTTER, Width};
 pub(crate) use foreign::names::{Lookalike, lookalike};
 pub(crate) use keyboard::{Silence, restore};
 pub(crate) use question::{Choice, Fact, Question};
-pub(crate) use screen::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, wants_colour};
+pub(crate) use screen::{BAD, FAINT, GOOD, HANG, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;
-pub(crate) use text::{Key, ModelName, Name, Own, Shown, ShownUrl, Text, TextValue, places, text};
+pub(crate) use text::{Key, ModelName, Name, Own, Part, Shown, ShownUrl, Text, TextValue, places, text};

@@ -92,18 +92,42 @@ impl<W: Write> Screen<W> {
     /// Writes a text with a style.
     pub(crate) fn styled(&mut self, style: Style, text: impl Into<Text>) -> io::Result<()> {
         let text = text.into();
-        let has_foreign = text.parts().any(|part| matches!(part, Part::Foreign(_)));
+        let has_foreign = text.has_unquoted();
         self.lay(style, |layout, emit| {
             if has_foreign {
                 layout.expect_foreign();
             }
-            for part in text.parts() {
+            let mut parts = text.parts().peekable();
+            while let Some(part) = parts.next() {
                 match part {
+                    // A backtick stands on the line of the name that it opens.
+                    Part::Own(own) if own.ends_with('`') && matches!(parts.peek(), Some(Part::Quoted(_))) => {
+                        layout.own(&own[..own.len() - 1], emit);
+                        if let Some(Part::Quoted(quoted)) = parts.peek() {
+                            layout.keep_together(quoted.split(' ').next().unwrap_or_default(), 2, emit);
+                        }
+                        layout.own("`", emit);
+                    }
                     Part::Own(own) => layout.own(own, emit),
+                    Part::Quoted(quoted) => layout.quoted(&quoted, emit),
                     Part::Foreign(foreign) => layout.foreign(&foreign, emit),
                 }
             }
         })
+    }
+
+    /// Writes a message and finishes the line. Words of others that are not between backticks begin on lines of their own,
+    /// behind the gutter, and what follows them too; all lines after the first are indented by `hang` columns.
+    pub(crate) fn message(&mut self, style: Style, text: &Text, hang: usize) -> io::Result<()> {
+        self.hang(hang);
+        for (number, paragraph) in text.paragraphs().into_iter().enumerate() {
+            if number > 0 {
+                self.text("\n")?;
+                self.hang(hang);
+            }
+            self.styled(style, paragraph)?;
+        }
+        self.end_line()
     }
 
     /// Writes a text and finishes the line.
@@ -241,7 +265,7 @@ impl<W: Write> Screen<W> {
 }
 
 /// Default indentation of wrapped lines.
-const HANG: usize = 2;
+pub(crate) const HANG: usize = 2;
 
 /// Returns the offset of the last glyph of a text.
 fn last_glyph(text: &str) -> usize {

@@ -35,6 +35,8 @@ pub(super) enum Piece {
 pub(crate) enum Part<'a> {
     /// Text of Toolcell.
     Own(&'a str),
+    /// Foreign text between backticks, or one word of it: inert, and on one line.
+    Quoted(String),
     /// Foreign text, inert.
     Foreign(String),
 }
@@ -110,14 +112,30 @@ impl Text {
         all
     }
 
-    /// Appends foreign text, as a quotation if it follows a backtick.
+    /// Appends foreign text, as a quotation if it stands between backticks.
     pub(super) fn push_foreign(&mut self, words: String) {
-        let is_quoted = matches!(self.0.last(), Some(Piece::Own(own)) if own.ends_with('`'));
+        let ticks = self.0.iter().map(|piece| match piece {
+            Piece::Own(own) => own.matches('`').count(),
+            _ => 0,
+        });
+        let is_quoted = ticks.sum::<usize>() % 2 == 1;
         self.push(if is_quoted {
             Piece::Quoted(words)
         } else {
             Piece::Foreign(words)
         });
+    }
+
+    pub(super) fn pieces(&self) -> &[Piece] {
+        &self.0
+    }
+
+    pub(super) fn pieces_mut(&mut self) -> &mut Vec<Piece> {
+        &mut self.0
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     pub(super) fn push(&mut self, piece: Piece) {
@@ -142,7 +160,7 @@ impl Text {
         self.parts()
             .map(|part| match part {
                 Part::Own(own) => Cow::Borrowed(own),
-                Part::Foreign(foreign) => Cow::Owned(foreign),
+                Part::Quoted(foreign) | Part::Foreign(foreign) => Cow::Owned(foreign),
             })
             .collect()
     }
@@ -210,8 +228,8 @@ impl Text {
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.0.iter().map(|piece| match piece {
             Piece::Own(own) => Part::Own(own),
-            Piece::Quoted(text) => Part::Foreign(names::quoted(text, MAX_QUOTED)),
-            Piece::Whole(text) => Part::Foreign(names::quoted(text, usize::MAX)),
+            Piece::Quoted(text) => Part::Quoted(names::quoted(text, MAX_QUOTED)),
+            Piece::Whole(text) => Part::Quoted(names::quoted(text, usize::MAX)),
             Piece::Foreign(text) => Part::Foreign(inert(text)),
         })
     }
@@ -412,7 +430,7 @@ mod tests {
             parts,
             [
                 Part::Own("the tool `"),
-                Part::Foreign("a\\u{60}␊? yes".into()),
+                Part::Quoted("a\\u{60}␊? yes".into()),
                 Part::Own("` has "),
                 Part::Own("3"),
                 Part::Own(" parts"),

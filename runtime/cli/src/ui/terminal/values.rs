@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::text::{Piece, Text, TextValue};
+use crate::ui::reason;
 
 /// Values that are quoted.
 macro_rules! quoted {
@@ -29,12 +30,7 @@ macro_rules! own {
 quoted!(
     String,
     Cow<'_, str>,
-    std::io::Error,
-    anyhow::Error,
-    toolcell_core::ToolError,
     toolcell_core::Grant,
-    toolcell_fs::FileError,
-    crate::config::Origin,
     std::path::Display<'_>,
     crate::approval::saved_approvals::Scope
 );
@@ -45,6 +41,7 @@ own!(
     u64,
     usize,
     i32,
+    i64,
     crate::config::units::Bytes,
     crate::config::units::Count,
     crate::config::units::Span,
@@ -57,4 +54,22 @@ own!(
     toolcell_core::provider::ProviderErrorKind,
     toolcell_sandbox::Digest,
     similar::udiff::UnifiedHunkHeader
+);
+
+/// Errors: [`reason`] knows which of their words are ours.
+macro_rules! reasons {
+    ($($type:ty => $of:path),* $(,)?) => {$(
+        impl TextValue for $type {
+            fn append_to(&self, text: &mut Text) {
+                $of(self).append_to(text);
+            }
+        }
+    )*};
+}
+
+reasons!(
+    std::io::Error => reason::of_io,
+    anyhow::Error => reason::outermost,
+    toolcell_core::ToolError => reason::of_tool,
+    toolcell_fs::FileError => reason::of_file,
 );

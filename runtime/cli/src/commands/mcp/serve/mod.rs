@@ -69,9 +69,30 @@ impl Serve {
         self.http.address.is_some()
     }
 
+    /// Loads the settings and what is served once, as [`run`](Self::run) does. Returns the settings.
+    ///
+    /// # Errors
+    /// Returns the error with which the server would end.
+    pub(super) async fn check(
+        &self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Settings, Failure> {
+        let settings = self.settings(overrides, environment)?;
+        drop(Box::pin(self.offer(&settings, environment, console)).await?);
+        Ok(settings)
+    }
+
+    fn settings(&self, mut overrides: Overrides, environment: &Environment) -> Result<Settings, Failure> {
+        self.policy.apply(&mut overrides);
+        overrides.flow = self.flow;
+        config::load(environment, overrides)
+    }
+
     pub(super) async fn run(
         self,
-        mut overrides: Overrides,
+        overrides: Overrides,
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
@@ -83,9 +104,7 @@ impl Serve {
                     .hint("add `toolcell mcp serve` to the configuration of an MCP client, which starts it, or add --http 127.0.0.1:8080; `toolcell call` calls a tool by hand"),
             );
         }
-        self.policy.apply(&mut overrides);
-        overrides.flow = self.flow;
-        let settings = config::load(environment, overrides)?;
+        let settings = self.settings(overrides, environment)?;
         let (offer, mut reload) = Box::pin(self.offer(&settings, environment, console)).await?;
         let clients = Clients::new(offer, &settings, environment, console);
         let stop = CancellationToken::new();

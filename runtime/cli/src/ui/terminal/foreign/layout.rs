@@ -185,6 +185,23 @@ impl Layout {
         }
     }
 
+    /// Lays out foreign text between backticks, or one word of it, that is [`inert`] and has no line ends: the lines after it
+    /// are not foreign.
+    pub(crate) fn quoted(&mut self, text: &str, emit: &mut dyn FnMut(Item<'_>)) {
+        self.settle(emit);
+        let is_foreign = self.is_foreign || self.is_blank;
+        self.foreign(text, emit);
+        self.is_foreign = is_foreign;
+    }
+
+    /// Begins the next line if a word and so many columns do not fit on this one, and fit there.
+    pub(crate) fn keep_together(&mut self, word: &str, more: usize, emit: &mut dyn FnMut(Item<'_>)) {
+        let width = self.width.of_text(word).saturating_add(more);
+        if !self.is_blank && width <= self.room() && self.column.saturating_add(width) > self.width.limit() {
+            self.wrap(Author::Toolcell, emit);
+        }
+    }
+
     /// Finishes the line, unless foreign text has already finished it.
     pub(crate) fn end_line(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
         emit(Item::End);
