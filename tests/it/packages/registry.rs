@@ -63,6 +63,7 @@ impl Drop for Registry {
 }
 
 #[test]
+#[ignore = "needs docker-registry; .ci/run installs it and runs this"]
 fn pushed_component_is_added_by_tag_and_by_digest() {
     let registry = Registry::start();
     let user = User::new();
@@ -113,6 +114,7 @@ fn pushed_component_is_added_by_tag_and_by_digest() {
 }
 
 #[test]
+#[ignore = "needs docker-registry; .ci/run installs it and runs this"]
 fn what_is_no_tool_is_not_published() {
     let registry = Registry::start();
     let user = User::new();
@@ -133,6 +135,7 @@ fn what_is_no_tool_is_not_published() {
 }
 
 #[test]
+#[ignore = "needs docker-registry; .ci/run installs it and runs this"]
 fn signature_travels_with_the_artefact() {
     let registry = Registry::start();
     let (publisher, user) = (User::new(), User::new());
