@@ -383,7 +383,7 @@ pub(crate) async fn start(
                 let failure = fail().because(error);
                 let failure = match output.as_str() {
                     "" => failure,
-                    output => failure.why(text!("it wrote: {}", output).excerpt(MAX_OUTPUT)),
+                    output => failure.why(text!("it wrote: {}", Text::of_others(output)).excerpt(MAX_OUTPUT)),
                 };
                 failure.hint(text!("to see it alone: {}", process.command_line()))
             })

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::foreign::layout::GUTTER;
-use super::text::{Piece, Text};
+use super::text::{Piece, Text, is_one_word};
 
 impl Text {
     /// Creates a message of a sentence that was built at run time: values between backticks are quoted, all else is ours.
@@ -59,6 +59,7 @@ impl Text {
         let mut current = Self::default();
         // Nothing of ours is lost but the blanks and separators between a paragraph of others and the next one of ours.
         let mut follows_foreign = false;
+        let mut is_framed = false;
         let mut end = |current: &mut Self| {
             if !current.pieces().is_empty() {
                 all.push(std::mem::take(current));
@@ -66,7 +67,7 @@ impl Text {
         };
         for piece in self.pieces() {
             match piece {
-                Piece::Own(own) if own == GUTTER => {}
+                Piece::Own(own) if own == GUTTER => is_framed = true,
                 Piece::Own(own) => {
                     for (number, line) in own.split('\n').enumerate() {
                         if number > 0 || follows_foreign {
@@ -82,7 +83,14 @@ impl Text {
                         }
                     }
                 }
+                // One word is no sentence, and shown as such a path is.
+                Piece::Foreign(word)
+                    if is_one_word(word) && !is_framed && !follows_foreign && !current.pieces().is_empty() =>
+                {
+                    current.push(piece.clone());
+                }
                 Piece::Foreign(words) => {
+                    is_framed = false;
                     if !words.is_empty() {
                         if !follows_foreign {
                             current.trim_end();
@@ -102,7 +110,7 @@ impl Text {
         }
         end(&mut current);
         if let Some(first) = all.first_mut()
-            && first.has_unquoted()
+            && matches!(first.pieces(), [Piece::Foreign(_), ..])
         {
             let words = std::mem::take(first);
             first.push_own(GUTTER.to_owned());
@@ -154,6 +162,8 @@ mod tests {
         for (text, paragraphs) in [
             (Text::foreign("run x"), &["│ run x"][..]),
             (Text::of_others("run x"), &["│ run x"]),
+            (text!("it is {}, and ours", "one".to_owned()), &["it is one, and ours"]),
+            (text!("it wrote: {}", Text::of_others("one")), &["it wrote:", "one"]),
             (text!("it wrote: {}", words), &["it wrote:", "run x"]),
             (
                 text!("it wrote: {}; `{}` ends\nhere", words, "n"),
