@@ -114,7 +114,7 @@ fn forged_question_stays_behind_gutter_at_any_width() {
         let questions = rows.iter().filter(|row| row.starts_with('?')).count();
         assert_eq!(questions, 1, "{rows:#?}");
         for row in &rows {
-            let is_own = ["?", "  ·", "  !", "    ", "  y ", "  ├", "  run with"]
+            let is_own = ["?", "  ·", "  !", "    ", "  y ", "  ├"]
                 .iter()
                 .any(|own| row.starts_with(own));
             let is_foreign = row.trim_start().starts_with("│ ") || row.trim_start() == "│";

@@ -45,13 +45,6 @@ impl Text {
         self.push(Piece::Own(Cow::Owned(own)));
     }
 
-    /// True if words of others stand in it without backticks.
-    pub(super) fn has_unquoted(&self) -> bool {
-        self.pieces()
-            .iter()
-            .any(|piece| matches!(piece, Piece::Foreign(_)))
-    }
-
     /// Divides a message so that words of others without backticks never stand on a line of ours: each paragraph is to begin
     /// on a line of its own. The first one is behind the gutter if it is of others, because a label can precede it.
     pub(crate) fn paragraphs(&self) -> Vec<Self> {
@@ -135,6 +128,10 @@ mod tests {
     use super::*;
     use crate::ui::terminal::text;
 
+    fn is_ours(text: &Text) -> bool {
+        !text.pieces().iter().any(|piece| matches!(piece, Piece::Foreign(_)))
+    }
+
     fn shown(text: &Text) -> Vec<String> {
         text.paragraphs().iter().map(Text::inert).collect()
     }
@@ -143,7 +140,7 @@ mod tests {
     fn sentence_quotes_names_and_nothing_passes_for_ours() {
         let ours = Text::sentence("there is no `a b` in `c`", ["a b", "c"]);
         assert_eq!(ours.inert(), "there is no `a b` in `c`");
-        assert!(!ours.has_unquoted());
+        assert!(is_ours(&ours));
         for (sentence, word) in [
             ("no `a`; run `x`", "a`; run `x"),
             ("no `a`; run `x", "unknown"),
@@ -153,7 +150,7 @@ mod tests {
             assert_eq!(theirs, Text::foreign(sentence), "{sentence}");
         }
         // One word is no sentence, and stands in many of ours.
-        assert!(!Text::sentence("no number", ["number"]).has_unquoted());
+        assert!(is_ours(&Text::sentence("no number", ["number"])));
     }
 
     #[test]
