@@ -81,8 +81,12 @@ fn import(user: &User) -> Vec<String> {
 const PLACES: [Place; 16] = [
     ("crash", crash),
     ("import", import),
-    ("key", |user| project(user, &format!("[tools.text]\n{} = 1\n", quoted()))),
-    ("top-level key", |user| project(user, &format!("{} = 1\n", quoted()))),
+    ("key", |user| {
+        project(user, &format!("[tools.text]\n{} = 1\n", quoted()))
+    }),
+    ("top-level key", |user| {
+        project(user, &format!("{} = 1\n", quoted()))
+    }),
     ("table", |user| {
         project(user, &format!("[tools.text.{}]\nx = 1\n", quoted()))
     }),
@@ -106,22 +110,37 @@ const PLACES: [Place; 16] = [
         let rule = format!("{{ tool = {}, verdict = \"deny\" }}", quoted());
         project(user, &format!("[approval]\nrules = [{rule}]\n"))
     }),
-    ("key of the lock", |user| lock(user, &format!("{} = 1\n", quoted()))),
+    ("key of the lock", |user| {
+        lock(user, &format!("{} = 1\n", quoted()))
+    }),
     ("version of the lock", |user| {
         lock(user, &format!("version = {}\n", quoted()))
     }),
     ("error of a server", |user| {
-        server(user, &format!("\"error\":{{\"code\":-1,\"message\":{}}}", quoted()))
+        server(
+            user,
+            &format!("\"error\":{{\"code\":-1,\"message\":{}}}", quoted()),
+        )
     }),
     ("version of a server", |user| {
         let result = json!({"protocolVersion": forged(), "capabilities": {}});
         server(user, &format!("\"result\":{result}"))
     }),
     ("error of a server in a turn", |user| {
-        server(user, &format!("\"error\":{{\"code\":-1,\"message\":{}}}", quoted()));
+        server(
+            user,
+            &format!("\"error\":{{\"code\":-1,\"message\":{}}}", quoted()),
+        );
         user.file("script.json", json!({"steps": [{"text": "Done."}]}).to_string());
         words(&[
-            "run", "x", "--provider", "scripted", "--model", "script.json", "--tool", "s",
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "s",
         ])
     }),
 ];

@@ -158,8 +158,14 @@ fn entry_has_paths_in_full_and_arguments_that_work() {
     let install = ["mcp", "install", "cursor", "--"];
     let work = user.work().canonicalize().unwrap();
     let work = work.to_str().unwrap();
-    user.run(&[&install[..], &["--tool", "./mine.wasm", "--grant=read=tools", "--scratch", "s"]].concat())
-        .ended(0);
+    user.run(
+        &[
+            &install[..],
+            &["--tool", "./mine.wasm", "--grant=read=tools", "--scratch", "s"],
+        ]
+        .concat(),
+    )
+    .ended(0);
     let file: Value = serde_json::from_str(&read(&user, ".cursor/mcp.json")).unwrap();
     let expected = json!([
         "mcp",
@@ -172,13 +178,18 @@ fn entry_has_paths_in_full_and_arguments_that_work() {
     ]);
     assert_eq!(file["mcpServers"]["toolcell"]["args"], expected);
     let before = read(&user, ".cursor/mcp.json");
-    for (wrong, code) in [(["--tool", "nope"], 2), (["--grant", "read=gone"], 3), (["--tool", "./no.wasm"], 7)] {
+    for (wrong, code) in [
+        (["--tool", "nope"], 2),
+        (["--grant", "read=gone"], 3),
+        (["--tool", "./no.wasm"], 7),
+    ] {
         let seen = user.run(&[&install[..], &wrong].concat()).ended(code);
         assert!(seen.stderr.starts_with("error: "), "{}", seen.stderr);
     }
     assert_eq!(read(&user, ".cursor/mcp.json"), before);
     user.file("own.toml", "");
-    user.run(&["--config", "own.toml", "mcp", "install", "cursor"]).ended(0);
+    user.run(&["--config", "own.toml", "mcp", "install", "cursor"])
+        .ended(0);
     assert!(read(&user, ".cursor/mcp.json").contains(&format!("{work}/own.toml")));
 }
 

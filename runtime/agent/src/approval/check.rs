@@ -110,17 +110,14 @@ impl ApprovalRule {
         let absent = |pointer: &&String| !named.iter().any(|tool| has_argument(tool, pointer));
         let known: BTreeSet<String> = named.iter().flat_map(|tool| arguments(tool)).collect();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        self.arguments
-            .keys()
-            .find(absent)
-            .map(|pointer| {
-                let meant = named.iter().find_map(|tool| of_alias(tool, pointer));
-                let near = meant.map_or_else(|| owned(nearest(pointer, &known)), |meant| vec![meant]);
-                UnusedRule::Argument {
-                    pointer: pointer.clone(),
-                    near,
-                }
-            })
+        self.arguments.keys().find(absent).map(|pointer| {
+            let meant = named.iter().find_map(|tool| of_alias(tool, pointer));
+            let near = meant.map_or_else(|| owned(nearest(pointer, &known)), |meant| vec![meant]);
+            UnusedRule::Argument {
+                pointer: pointer.clone(),
+                near,
+            }
+        })
     }
 
     /// Checks the name or pattern for tools.
@@ -215,7 +212,11 @@ fn of_alias(tool: &ToolSpec, pointer: &str) -> Option<String> {
     tool.replace_aliases(&mut arguments);
     let name = arguments.keys().find(|name| *name != alias)?;
     let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-    Some(if rest.is_empty() { pointer } else { format!("{pointer}/{rest}") })
+    Some(if rest.is_empty() {
+        pointer
+    } else {
+        format!("{pointer}/{rest}")
+    })
 }
 
 /// True if calls of a tool can have the argument. Only the first name of a pointer is compared: schemas of arguments
@@ -302,7 +303,11 @@ mod tests {
         let aliases = serde_json::json!({"file_path": "path"});
         read.annotations
             .insert(toolcell_core::tool::aliases::ALIASES.into(), aliases);
-        for (pointer, near) in [("/file_path", "/path"), ("/file_path/0", "/path/0"), ("/fil", "/file")] {
+        for (pointer, near) in [
+            ("/file_path", "/path"),
+            ("/file_path/0", "/path/0"),
+            ("/fil", "/file"),
+        ] {
             let rule = ApprovalRule::tool("files_read", Verdict::Deny).with_argument(pointer, "*");
             let expected = UnusedRule::Argument {
                 pointer: pointer.into(),

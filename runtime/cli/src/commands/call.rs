@@ -20,9 +20,9 @@ use crate::flags::PolicyFlags;
 use crate::scratch::pending::Scratch;
 use crate::ui::hints::AllowHints;
 use crate::ui::interrupt::Interrupts;
+use crate::ui::reason;
 use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, content, receipt};
-use crate::ui::reason;
 use crate::ui::terminal::{FAINT, Text, text};
 
 /// Call one tool once, without a model.

@@ -85,7 +85,11 @@ impl Lock {
         servers.stop().await;
         lock.write(&lock::path(environment))?;
         let names: Vec<String> = lock.names().collect();
-        console.note(text!("`{}` contains {}", Own(lock::FILE), Text::sentence(&names.join(", "), [])));
+        console.note(text!(
+            "`{}` contains {}",
+            Own(lock::FILE),
+            Text::sentence(&names.join(", "), [])
+        ));
         Ok(Exit::Ok)
     }
 }

@@ -576,7 +576,10 @@ mod tests {
         assert_eq!(differences(&|now| now.tools.clear()), ["the tool `t` is gone"]);
         let mut fewer = locked();
         fewer.tools.clear();
-        assert_eq!(shown(locked().differences(&fewer, |_| true)), Vec::<String>::new());
+        assert_eq!(
+            shown(locked().differences(&fewer, |_| true)),
+            Vec::<String>::new()
+        );
         assert_eq!(
             shown(fewer.differences(&locked(), |_| true)),
             ["the tool `t` is new"]

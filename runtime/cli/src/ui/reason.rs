@@ -8,8 +8,8 @@ use std::io;
 
 use serde_json::Value;
 use toolcell_agent::{AgentError, BuildError, InvalidRule};
-use toolcell_core::json::JsonError;
 use toolcell_core::grant::InvalidGrant;
+use toolcell_core::json::JsonError;
 use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{StoreError, ToolError};
@@ -118,13 +118,23 @@ pub(crate) fn of_tool(error: &ToolError) -> Text {
             };
             match output {
                 None => text!("the tool crashed: {}", cause),
-                Some(output) => text!("the tool crashed: {}, after the message: {}", cause, Text::of_others(output.as_str())),
+                Some(output) => text!(
+                    "the tool crashed: {}, after the message: {}",
+                    cause,
+                    Text::of_others(output.as_str())
+                ),
             }
         }
         ToolError::Limit { .. } | ToolError::Cancelled => ours(error),
         ToolError::Denied { message, .. } => text!("not allowed: {}", Text::of_others(message.as_str())),
-        ToolError::Unavailable { message } => text!("not available at the moment: {}", Text::of_others(message.as_str())),
-        ToolError::Host { message } => text!("internal error of the host: {}", Text::of_others(message.as_str())),
+        ToolError::Unavailable { message } => text!(
+            "not available at the moment: {}",
+            Text::of_others(message.as_str())
+        ),
+        ToolError::Host { message } => text!(
+            "internal error of the host: {}",
+            Text::of_others(message.as_str())
+        ),
         other => Text::foreign(other.to_string()),
     }
 }
@@ -189,7 +199,9 @@ fn of_load(error: &LoadError) -> Text {
                 Text::of_others(reason.as_str())
             )
         }
-        LoadError::Malformed { reason } => text!("the component is malformed: {}", Text::of_others(reason.as_str())),
+        LoadError::Malformed { reason } => {
+            text!("the component is malformed: {}", Text::of_others(reason.as_str()))
+        }
         LoadError::SameToolName { name, functions } => text!(
             "the functions `{}` and `{}` of the component have the same tool name, `{}`",
             functions[0],
@@ -207,7 +219,10 @@ fn of_load(error: &LoadError) -> Text {
         LoadError::UnsupportedFeature { feature } => {
             text!("the component uses a disabled WebAssembly feature: {}", feature)
         }
-        LoadError::Compile { reason } => text!("could not compile the component: {}", Text::of_others(reason.as_str())),
+        LoadError::Compile { reason } => text!(
+            "could not compile the component: {}",
+            Text::of_others(reason.as_str())
+        ),
         LoadError::ToolName(name) => of(name),
         LoadError::DuplicateTool { name } => text!("the component defines `{}` twice", name),
         LoadError::TextTooLong {
@@ -222,7 +237,9 @@ fn of_load(error: &LoadError) -> Text {
             *size,
             *limit
         ),
-        LoadError::HookManifest { reason } => text!("invalid hook manifest: {}", Text::of_others(reason.as_str())),
+        LoadError::HookManifest { reason } => {
+            text!("invalid hook manifest: {}", Text::of_others(reason.as_str()))
+        }
         LoadError::Schema { tool, which, .. } => {
             text!("invalid {} schema of the tool `{}`", Own(which), tool)
         }
@@ -248,14 +265,19 @@ fn of_server(error: &ServerError) -> Text {
             *code,
             Text::of_others(message.as_str())
         ),
-        ServerError::Invalid { method, reason } => text!("the answer to `{}` {}", method, Text::of_others(reason.as_str())),
+        ServerError::Invalid { method, reason } => {
+            text!("the answer to `{}` {}", method, Text::of_others(reason.as_str()))
+        }
         ServerError::Version(version) => {
             // The names of the supported ones follow.
             let whole = error.to_string();
             let end = whole.rfind("of the protocol, ").map_or("", |at| &whole[at..]);
             text!("it speaks version `{}` {}", version, Text::sentence(end, []))
         }
-        ServerError::Unreachable(reason) => text!("the server could not be reached: {}", Text::of_others(reason.as_str())),
+        ServerError::Unreachable(reason) => text!(
+            "the server could not be reached: {}",
+            Text::of_others(reason.as_str())
+        ),
         ServerError::Ended { .. }
         | ServerError::Timeout { .. }
         | ServerError::Flood
@@ -356,8 +378,12 @@ mod tests {
                 cause: "wasm trap: wasm `unreachable` instruction executed".into(),
                 output: Some(forged()),
             }),
-            Box::new(ToolError::invalid(format!("at /pw: \"q\" does not match \"{FORGED}\""))),
-            Box::new(ToolError::invalid(format!("at /{FORGED}: 1 is not of type \"string\""))),
+            Box::new(ToolError::invalid(format!(
+                "at /pw: \"q\" does not match \"{FORGED}\""
+            ))),
+            Box::new(ToolError::invalid(format!(
+                "at /{FORGED}: 1 is not of type \"string\""
+            ))),
             Box::new(ServerError::Answered {
                 method: method(),
                 code: -1,
@@ -390,7 +416,9 @@ mod tests {
     fn words_of_ours_are_not_behind_the_gutter() {
         let errors: [Box<dyn Error>; 5] = [
             Box::new(LoadError::CoreModule),
-            Box::new(ToolError::invalid("at /number: \"many\" is not of type \"integer\"")),
+            Box::new(ToolError::invalid(
+                "at /number: \"many\" is not of type \"integer\"",
+            )),
             Box::new(ToolError::invalid(
                 "there is no parameter `txt` (did you mean `text`?); there are `path`, `text`",
             )),

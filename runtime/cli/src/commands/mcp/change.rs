@@ -151,7 +151,10 @@ impl Add {
             let name = name.to_ascii_lowercase();
             SECRET_NAMES.iter().any(|word| name.contains(word))
         };
-        let headers = self.headers.iter().filter(|(_, value)| secret_in(value).is_none());
+        let headers = self
+            .headers
+            .iter()
+            .filter(|(_, value)| secret_in(value).is_none());
         let env = self.env.iter().filter(|(_, value)| secret_of(value).is_none());
         headers.chain(env).filter(move |(name, _)| is_secret(name))
     }

@@ -35,7 +35,9 @@ pub(super) fn in_full(
             written.push(word.clone());
             continue;
         };
-        let value = joined.or_else(|| words.next().map(String::as_str)).unwrap_or_default();
+        let value = joined
+            .or_else(|| words.next().map(String::as_str))
+            .unwrap_or_default();
         let full = match flag {
             "--tool" => tool(value, settings, environment)?,
             "--grant" => grant(value, environment)?,
@@ -97,11 +99,12 @@ fn grant(value: &str, environment: &Environment) -> Result<String, Failure> {
     };
     let line = full.to_string();
     if line.parse::<Grant>().ok().as_ref() != Some(&full) {
-        return Err(
-            Failure::new(Exit::Usage, text!("the grant `{}` cannot be written in full", value))
-                .why(text!("`{}` would mean something else", line))
-                .hint("rename the directory, or grant one above it"),
-        );
+        return Err(Failure::new(
+            Exit::Usage,
+            text!("the grant `{}` cannot be written in full", value),
+        )
+        .why(text!("`{}` would mean something else", line))
+        .hint("rename the directory, or grant one above it"));
     }
     Ok(match component {
         Some(component) => format!("{component}:{line}"),
@@ -126,13 +129,22 @@ mod tests {
             (&["--tool", "text"], vec!["--tool", "text"]),
             (&["--tool", "/x/b.wasm"], vec!["--tool", "/x/b.wasm"]),
             (&["--grant", "read=."], vec!["--grant", "read={}:/"]),
-            (&["--grant=files:write=out"], vec!["--grant=files:write={}/out:/out"]),
+            (
+                &["--grant=files:write=out"],
+                vec!["--grant=files:write={}/out:/out"],
+            ),
             (&["--grant", "read=docs:/d"], vec!["--grant", "read={}/docs:/d"]),
             (&["--grant", "read=~/a"], vec!["--grant", "read=~/a"]),
             (&["--grant", "read=/a"], vec!["--grant", "read=/a"]),
             (&["--grant", "deny=private"], vec!["--grant", "deny={}/private"]),
-            (&["--grant", "http=example.com"], vec!["--grant", "http=example.com"]),
-            (&["--scratch", "s", "--locked"], vec!["--scratch", "{}/s", "--locked"]),
+            (
+                &["--grant", "http=example.com"],
+                vec!["--grant", "http=example.com"],
+            ),
+            (
+                &["--scratch", "s", "--locked"],
+                vec!["--scratch", "{}/s", "--locked"],
+            ),
             (&["--limit", "wall=1s"], vec!["--limit", "wall=1s"]),
         ] {
             let arguments: Vec<String> = value.iter().map(|word| (*word).to_owned()).collect();

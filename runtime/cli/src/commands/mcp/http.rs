@@ -105,12 +105,10 @@ impl Http {
                 .hint("give each client a token of its own"));
         }
         if tokens.len() > MAX_TOKENS {
-            return Err(
-                Failure::new(Exit::Config, "there are too many tokens").why(text!(
-                    "each is a client with a budget of its own, and there can be {}",
-                    MAX_TOKENS
-                )),
-            );
+            return Err(Failure::new(Exit::Config, "there are too many tokens").why(text!(
+                "each is a client with a budget of its own, and there can be {}",
+                MAX_TOKENS
+            )));
         }
         if tokens.is_empty() && !address.ip().is_loopback() {
             return Err(Failure::new(

@@ -151,7 +151,10 @@ impl Install {
         let mut arguments: Vec<String> = ["mcp", "serve"].map(str::to_owned).into();
         if !self.remove {
             if let Some(config) = &overrides.config {
-                arguments.splice(0..0, ["--config".to_owned(), full_paths::path(config, environment)?]);
+                arguments.splice(
+                    0..0,
+                    ["--config".to_owned(), full_paths::path(config, environment)?],
+                );
             }
             let settings = checked.serve.check(overrides, environment, console).await?;
             arguments.extend(in_full(&self.arguments, &settings, environment)?);

@@ -29,10 +29,8 @@ pub(super) fn read(
     let key = name.get_ref();
     let fail = |what: Text| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
     if toolcell_core::ToolName::new(key.as_str()).is_err() {
-        return Err(
-            fail(text!("`{}` is not a valid name of a hook", key))
-                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
-        );
+        return Err(fail(text!("`{}` is not a valid name of a hook", key))
+            .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
     }
     let Some(component) = &table.component else {
         return Err(fail(text!("the hook `{}` has no component", key))

@@ -215,7 +215,10 @@ fn narrow_only(tool: &mut ToolSettings, only: Sourced<Vec<String>>) -> Result<()
     if let Some(user) = &tool.only
         && let Some(more) = only.value.iter().find(|name| !user.value.contains(name))
     {
-        return Err(refused(text!("the project's file offers `{}`, and your own configuration does not", more))
+        return Err(refused(text!(
+            "the project's file offers `{}`, and your own configuration does not",
+            more
+        ))
         .why(only.origin.point_at())
         .why(user.origin.point_at())
         .hint("to offer it, name it in your own configuration"));
@@ -255,7 +258,10 @@ fn narrow_grants(
             continue;
         }
         let grants: Vec<Text> = tool.grants.iter().map(|line| line.origin.point_at()).collect();
-        let failure = refused(text!("the project's file grants `{}` more than your own configuration does", tool.name))
+        let failure = refused(text!(
+            "the project's file grants `{}` more than your own configuration does",
+            tool.name
+        ))
         .why(line.origin.point_at())
         .why(if grants.is_empty() {
             text!("your own configuration grants `{}` nothing", tool.name)

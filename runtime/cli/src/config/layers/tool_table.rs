@@ -31,10 +31,8 @@ pub(super) fn declare<'a>(
     let well_formed = toolcell_core::ToolName::new(key.as_str()).is_ok();
     let declared = match (&table.component, settings.tools.get(key)) {
         (Some(_), None) if !well_formed => {
-            return Err(
-                fail(text!("`{}` is not a valid name of a tool", key))
-                    .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
-            );
+            return Err(fail(text!("`{}` is not a valid name of a tool", key))
+                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
         }
         (Some(component), None) => {
             let declared = match source.layer {
@@ -43,7 +41,10 @@ pub(super) fn declare<'a>(
                     None => names::of_project(key),
                     Some(owner) => {
                         return Err(fail(text!("a component of a project cannot be called `{}`", key))
-                            .why(text!("the name belongs to {}", Text::sentence(owner.as_ref(), [])))
+                            .why(text!(
+                                "the name belongs to {}",
+                                Text::sentence(owner.as_ref(), [])
+                            ))
                             .hint("give it a name that is not in use"));
                     }
                 },

@@ -171,13 +171,20 @@ fn of_table(
             fail(what, name.span()).hint(defect.hint())
         }
         Defect::Taken(owner) => fail(text!("an MCP server cannot be called `{}`", key), name.span())
-            .why(text!("the name belongs to {}", Text::sentence(owner.as_ref(), [])))
+            .why(text!(
+                "the name belongs to {}",
+                Text::sentence(owner.as_ref(), [])
+            ))
             .hint(Defect::Taken(owner).hint()),
     })?;
     let time = |written: &Option<Spanned<Span>>, default: Duration| match written {
         None => Ok(default),
         Some(time) if time.get_ref().0.is_zero() || time.get_ref().0 > MAX_TIMEOUT => {
-            let what = text!("the MCP server `{}` cannot have a time of {}", key, time.get_ref());
+            let what = text!(
+                "the MCP server `{}` cannot have a time of {}",
+                key,
+                time.get_ref()
+            );
             Err(fail(what, time.span()).hint("use more than 0s and at most 1h"))
         }
         Some(time) => Ok(time.get_ref().0),

@@ -139,7 +139,12 @@ pub(super) fn of_table(
     };
     if let Some((unfit, _)) = unfit.into_iter().find(|(_, is_set)| *is_set) {
         return Err(fail(
-            text!("the MCP server `{}` cannot have `{}`: it {}", key, unfit, Own(kind)),
+            text!(
+                "the MCP server `{}` cannot have `{}`: it {}",
+                key,
+                unfit,
+                Own(kind)
+            ),
             name.span(),
         )
         .hint(text!("remove `{}`", unfit)));

@@ -78,7 +78,10 @@ impl Text {
                 }
                 // One word is no sentence, and shown as such a path is.
                 Piece::Foreign(word)
-                    if is_one_word(word) && !is_framed && !follows_foreign && !current.pieces().is_empty() =>
+                    if is_one_word(word)
+                        && !is_framed
+                        && !follows_foreign
+                        && !current.pieces().is_empty() =>
                 {
                     current.push(piece.clone());
                 }
@@ -129,7 +132,10 @@ mod tests {
     use crate::ui::terminal::text;
 
     fn is_ours(text: &Text) -> bool {
-        !text.pieces().iter().any(|piece| matches!(piece, Piece::Foreign(_)))
+        !text
+            .pieces()
+            .iter()
+            .any(|piece| matches!(piece, Piece::Foreign(_)))
     }
 
     fn shown(text: &Text) -> Vec<String> {
@@ -159,8 +165,14 @@ mod tests {
         for (text, paragraphs) in [
             (Text::foreign("run x"), &["│ run x"][..]),
             (Text::of_others("run x"), &["│ run x"]),
-            (text!("it is {}, and ours", "one".to_owned()), &["it is one, and ours"]),
-            (text!("it wrote: {}", Text::of_others("one")), &["it wrote:", "one"]),
+            (
+                text!("it is {}, and ours", "one".to_owned()),
+                &["it is one, and ours"],
+            ),
+            (
+                text!("it wrote: {}", Text::of_others("one")),
+                &["it wrote:", "one"],
+            ),
             (text!("it wrote: {}", words), &["it wrote:", "run x"]),
             (
                 text!("it wrote: {}; `{}` ends\nhere", words, "n"),
