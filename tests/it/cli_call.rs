@@ -58,7 +58,7 @@ fn missing_grant_shows_user_what_would_allow_it() {
     error: call to `text_count` failed
       why: │ `a.md` does not exist: no files are granted to this tool
      hint: no directory is granted to it; if it needs files here, allow it with --grant text:read=.
-           │ or, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+           or, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
     "#);
 }
 

@@ -250,11 +250,11 @@ fn server_that_does_not_start_is_a_warning_unless_required() {
     assert_eq!(result(&seen, "good_one")["error"], Value::Null);
     assert_eq!(result(&seen, "hung_one")["error"]["kind"], "unknown_tool");
     for part in [
-        "warning: the MCP server `hung` did not start: ",
+        "warning: the MCP server `hung` did not start\n",
         "no answer to `initialize` within",
-        "warning: the MCP server `ended` did not start: ",
+        "warning: the MCP server `ended` did not start\n",
         "exit status: 3",
-        "it wrote: no licence",
+        "it wrote:\n       │ no licence",
         "there is no program `no-such-program` in PATH",
     ] {
         assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
@@ -368,7 +368,7 @@ fn misleading_descriptions_and_colliding_names_are_told() {
     user.configure(&format!("{NO_FLOW}{}", server(&user, "srv", "text ok", more)));
     calls(&user, &["srv_one"]);
     let seen = user.run_script(&[]).ended(0);
-    let warning = "warning: the description of `srv_one` gives the model an instruction";
+    let warning = "warning:\n  │ the description of `srv_one` gives the model an instruction";
     assert!(seen.stderr.contains(warning), "{}", seen.stderr);
 }
 

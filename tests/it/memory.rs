@@ -134,7 +134,7 @@ fn without_grant_nothing_is_stored_and_hint_allows_it() {
     error: call to `memory_store` failed
       why: │ not allowed: the bucket `memory` is not granted to this tool
      hint: allow it with --grant memory:keyvalue=memory
-           │ or, in ~/.config/toolcell/config.toml: [tools.memory] grants = ["keyvalue=memory"]
+           or, in ~/.config/toolcell/config.toml: [tools.memory] grants = ["keyvalue=memory"]
     "#);
     assert!(!user.home().join(".local/share/toolcell").exists());
 }

@@ -102,7 +102,7 @@ impl Failure {
             screen.styled(NAME, " hint:")?;
             screen.text(" ")?;
             screen.hang(INDENTATION);
-            screen.line(hint.excerpt(MAX_SHOWN))?;
+            screen.sentence(&hint.excerpt(MAX_SHOWN))?;
         }
         screen.flush()
     }

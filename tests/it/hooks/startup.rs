@@ -111,7 +111,7 @@ fn hook_runs_only_if_it_matches_lock() {
     let seen = run(&user, "x", &locked).ended(4);
     for words in [
         "the hook `h`: its code changed",
-        "it is called at before_call, and was at before_prompt",
+        "it is called at before_call, and was at `before_prompt",
     ] {
         assert!(seen.stderr.contains(words), "{}", seen.stderr);
     }

@@ -72,7 +72,7 @@ fn tested_server_shows_its_tools_and_warnings() {
         assert!(tested.stdout.contains(part), "{part}: {}", tested.stdout);
     }
     assert!(!tested.stdout.contains("srv_two"), "{}", tested.stdout);
-    let warning = "warning: the description of `srv_one` gives the model an instruction";
+    let warning = "warning:\n  │ the description of `srv_one` gives the model an instruction";
     assert!(tested.stderr.contains(warning), "{}", tested.stderr);
     let object = user.run(&["mcp", "test", "srv", "--json"]).ended(0).json();
     assert_eq!(object["tools"][0]["name"], "srv_one");

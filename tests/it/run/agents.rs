@@ -102,7 +102,7 @@ fn subagent_use_counts_in_session_and_own_budget() {
     insta::assert_snapshot!(error(&outer, &seen.stderr), @r"
     error: the turn exhausted a budget: the budget of 2 calls is used up (2 were used)
      hint: raise the budget with --budget calls=4
-           │ or, in ~/.config/toolcell/config.toml: [budget] calls = 4
+           or, in ~/.config/toolcell/config.toml: [budget] calls = 4
     ");
 
     // The rest after two requests does not suffice for a third.

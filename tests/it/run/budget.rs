@@ -46,7 +46,7 @@ fn run_beyond_call_budget_ends_with_reason_and_hint() {
     insta::assert_snapshot!(error(&user, &seen.stderr), @r"
     error: the turn exhausted a budget: the budget of 2 calls is used up (2 were used)
      hint: raise the budget with --budget calls=4
-           │ or, in ~/.config/toolcell/config.toml: [budget] calls = 4
+           or, in ~/.config/toolcell/config.toml: [budget] calls = 4
     ");
     // The budget belongs to the session: another turn needs more, and gets it.
     let resume = |budget| {
@@ -136,6 +136,6 @@ fn cost_uses_prices_of_user_configuration() {
     insta::assert_snapshot!(error(&user, &seen.stderr), @r"
     error: the turn exhausted a budget: the budget of 0.0028 in money is used up (0.0028 were used)
      hint: raise the budget with --budget cost=0.0177
-           │ or, in ~/.config/toolcell/config.toml: [budget] cost = 0.0177
+           or, in ~/.config/toolcell/config.toml: [budget] cost = 0.0177
     ");
 }

@@ -260,7 +260,7 @@ fn vertex_reports_missing_setting() {
     error: provider `vertex` could not be set up
       why: no API key is set for the provider `vertex`, and `europe-west4-aiplatform.googleapis.com` requires one
      hint: configure a command that prints tokens: [provider] token_command = ["gcloud", "auth", "print-access-token"]
-           │ or set one: export GOOGLE_OAUTH_ACCESS_TOKEN=…
+           or set one: export GOOGLE_OAUTH_ACCESS_TOKEN=…
     "#);
     user.configure("[provider]\ntoken_command = [\"sh\", \"-c\", \"echo log in first >&2; exit 1\"]\n");
     let seen = user.run(&ask(&vertex)).ended(6);

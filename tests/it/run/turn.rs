@@ -278,7 +278,7 @@ fn startup_failure_names_cause() {
     error: provider `openai` could not be set up
       why: no API key is set for the provider `openai`, and `api.openai.com` requires one
      hint: set the key: export OPENAI_API_KEY=…
-           │ or try without a model: --provider offline
+           or try without a model: --provider offline
     error: no model is set for `openai` at `http://127.0.0.1:1/v1`
      hint: set it with --model, TOOLCELL_MODEL or `[provider] model`
     error: provider `scripted` needs a script

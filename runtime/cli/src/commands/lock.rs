@@ -12,7 +12,7 @@ use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
 use crate::mcp::servers::{self, Servers};
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, Text, text};
 
 /// Write `toolcell.lock` with the current tools and their grants.
 ///
@@ -85,7 +85,11 @@ impl Lock {
         servers.stop().await;
         lock.write(&lock::path(environment))?;
         let names: Vec<String> = lock.names().collect();
-        console.note(text!("`{}` contains {}", lock::FILE, names.join(", ")));
+        console.note(text!(
+            "`{}` contains {}",
+            Own(lock::FILE),
+            Text::sentence(&names.join(", "), [])
+        ));
         Ok(Exit::Ok)
     }
 }

@@ -27,7 +27,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::scratch::overlay;
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// Loads components for one command.
 pub(crate) struct ComponentLoader<'a> {
@@ -541,7 +541,7 @@ fn cannot_load(label: &str, error: LoadError) -> Failure {
     let failure = Failure::new(Exit::Component, text!("`{}` cannot be loaded", label)).because(error);
     let failure = match log.as_str() {
         "" => failure,
-        log => failure.why(text!("it wrote: {}", log)),
+        log => failure.why(text!("it wrote: {}", Text::of_others(log))),
     };
     failure.hints(hint)
 }

@@ -12,7 +12,7 @@ use super::own_directories::{own_places, programs_in};
 use super::settings::{GrantLine, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 impl ToolSettings {
     /// Builds the policy for the sandbox.
@@ -82,7 +82,7 @@ impl GrantLine {
             .why(text!(
                 "`{}` is denied by {}, whatever is granted",
                 environment.shown(&dir.host),
-                denial.by
+                Text::sentence(&denial.by, [])
             ))
             .why(self.origin.point_at())
             .hint("grant another directory"))

@@ -133,7 +133,7 @@ pub(crate) async fn start(
 fn wrote(failure: Failure, output: &str) -> Failure {
     match output {
         "" => failure,
-        output => failure.why(text!("it wrote: {}", output).excerpt(MAX_OUTPUT)),
+        output => failure.why(text!("it wrote: {}", Text::of_others(output)).excerpt(MAX_OUTPUT)),
     }
 }
 

@@ -15,7 +15,7 @@ use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{StoreError, ToolError};
 use toolcell_fs::{FileError, Refusal};
 use toolcell_mcp::client::{RemoteError, ServerError};
-use toolcell_providers::{BaseUrlError, SetupError};
+use toolcell_providers::{BaseUrlError, ScriptError, SetupError};
 use toolcell_sandbox::{EngineError, LoadError};
 use toolcell_store::SqliteError;
 
@@ -72,6 +72,7 @@ pub(crate) fn of(error: &(dyn Error + 'static)) -> Text {
         SetupError => ours,
         RemoteError => ours,
         StoreError => ours,
+        ScriptError => of_script,
         // Static texts and numbers.
         Refusal => ours,
         EngineError => ours,
@@ -117,13 +118,23 @@ pub(crate) fn of_tool(error: &ToolError) -> Text {
             };
             match output {
                 None => text!("the tool crashed: {}", cause),
-                Some(output) => text!("the tool crashed: {}, after the message:\n{}", cause, output),
+                Some(output) => text!(
+                    "the tool crashed: {}, after the message: {}",
+                    cause,
+                    Text::of_others(output.as_str())
+                ),
             }
         }
         ToolError::Limit { .. } | ToolError::Cancelled => ours(error),
-        ToolError::Denied { message, .. } => text!("not allowed: {}", message),
-        ToolError::Unavailable { message } => text!("not available at the moment: {}", message),
-        ToolError::Host { message } => text!("internal error of the host: {}", message),
+        ToolError::Denied { message, .. } => text!("not allowed: {}", Text::of_others(message.as_str())),
+        ToolError::Unavailable { message } => text!(
+            "not available at the moment: {}",
+            Text::of_others(message.as_str())
+        ),
+        ToolError::Host { message } => text!(
+            "internal error of the host: {}",
+            Text::of_others(message.as_str())
+        ),
         other => Text::foreign(other.to_string()),
     }
 }
@@ -183,9 +194,14 @@ fn of_load(error: &LoadError) -> Text {
             module
         ),
         LoadError::NotAdapted { reason } => {
-            text!("could not make a component of the core module: {}", reason)
+            text!(
+                "could not make a component of the core module: {}",
+                Text::of_others(reason.as_str())
+            )
         }
-        LoadError::Malformed { reason } => text!("the component is malformed: {}", reason),
+        LoadError::Malformed { reason } => {
+            text!("the component is malformed: {}", Text::of_others(reason.as_str()))
+        }
         LoadError::SameToolName { name, functions } => text!(
             "the functions `{}` and `{}` of the component have the same tool name, `{}`",
             functions[0],
@@ -203,7 +219,10 @@ fn of_load(error: &LoadError) -> Text {
         LoadError::UnsupportedFeature { feature } => {
             text!("the component uses a disabled WebAssembly feature: {}", feature)
         }
-        LoadError::Compile { reason } => text!("could not compile the component: {}", reason),
+        LoadError::Compile { reason } => text!(
+            "could not compile the component: {}",
+            Text::of_others(reason.as_str())
+        ),
         LoadError::ToolName(name) => of(name),
         LoadError::DuplicateTool { name } => text!("the component defines `{}` twice", name),
         LoadError::TextTooLong {
@@ -218,7 +237,9 @@ fn of_load(error: &LoadError) -> Text {
             *size,
             *limit
         ),
-        LoadError::HookManifest { reason } => text!("invalid hook manifest: {}", reason),
+        LoadError::HookManifest { reason } => {
+            text!("invalid hook manifest: {}", Text::of_others(reason.as_str()))
+        }
         LoadError::Schema { tool, which, .. } => {
             text!("invalid {} schema of the tool `{}`", Own(which), tool)
         }
@@ -238,15 +259,25 @@ fn of_server(error: &ServerError) -> Text {
             method,
             code,
             message,
-        } => text!("`{}` was answered with the error {}: {}", method, *code, message),
-        ServerError::Invalid { method, reason } => text!("the answer to `{}` {}", method, reason),
+        } => text!(
+            "`{}` was answered with the error {}: {}",
+            method,
+            *code,
+            Text::of_others(message.as_str())
+        ),
+        ServerError::Invalid { method, reason } => {
+            text!("the answer to `{}` {}", method, Text::of_others(reason.as_str()))
+        }
         ServerError::Version(version) => {
             // The names of the supported ones follow.
             let whole = error.to_string();
             let end = whole.rfind("of the protocol, ").map_or("", |at| &whole[at..]);
             text!("it speaks version `{}` {}", version, Text::sentence(end, []))
         }
-        ServerError::Unreachable(reason) => text!("the server could not be reached: {}", reason),
+        ServerError::Unreachable(reason) => text!(
+            "the server could not be reached: {}",
+            Text::of_others(reason.as_str())
+        ),
         ServerError::Ended { .. }
         | ServerError::Timeout { .. }
         | ServerError::Flood
@@ -298,6 +329,15 @@ fn of_json(error: &JsonError) -> Text {
     match text.matches('`').count() <= 2 && values_are_words(&text) {
         true => Text::sentence(&text, []),
         false => Text::foreign(text),
+    }
+}
+
+fn of_script(error: &ScriptError) -> Text {
+    match error {
+        ScriptError::File(error) => of_file(error),
+        ScriptError::Empty => ours(error),
+        ScriptError::Json(error) => Text::foreign(error.to_string()),
+        other => Text::foreign(other.to_string()),
     }
 }
 

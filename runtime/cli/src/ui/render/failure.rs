@@ -151,7 +151,7 @@ fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
         ),
         TurnOutcome::Budget { reason } => Err(Failure::new(
             Exit::Limit,
-            text!("the turn exhausted a budget: {}", reason),
+            text!("the turn exhausted a budget: {}", Text::sentence(reason, [])),
         )),
         TurnOutcome::AwaitingApproval { calls } => {
             Err(

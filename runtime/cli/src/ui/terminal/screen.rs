@@ -91,8 +91,16 @@ impl<W: Write> Screen<W> {
 
     /// Writes a text with a style.
     pub(crate) fn styled(&mut self, style: Style, text: impl Into<Text>) -> io::Result<()> {
-        let text = text.into();
-        let has_foreign = text.has_unquoted();
+        self.write(style, &text.into(), false)
+    }
+
+    /// Writes a text. In a sentence, our own words after a quoted name wrap without a gutter; elsewhere, such as in questions,
+    /// every line after words of others has one.
+    fn write(&mut self, style: Style, text: &Text, is_sentence: bool) -> io::Result<()> {
+        let is_quoted = |part: &Part<'_>| is_sentence && matches!(part, Part::Quoted(_));
+        let has_foreign = text
+            .parts()
+            .any(|part| !matches!(part, Part::Own(_)) && !is_quoted(&part));
         self.lay(style, |layout, emit| {
             if has_foreign {
                 layout.expect_foreign();
@@ -101,7 +109,7 @@ impl<W: Write> Screen<W> {
             while let Some(part) = parts.next() {
                 match part {
                     // A backtick stands on the line of the name that it opens.
-                    Part::Own(own) if own.ends_with('`') && matches!(parts.peek(), Some(Part::Quoted(_))) => {
+                    Part::Own(own) if own.ends_with('`') && parts.peek().is_some_and(is_quoted) => {
                         layout.own(&own[..own.len() - 1], emit);
                         if let Some(Part::Quoted(quoted)) = parts.peek() {
                             layout.keep_together(quoted.split(' ').next().unwrap_or_default(), 2, emit);
@@ -109,8 +117,8 @@ impl<W: Write> Screen<W> {
                         layout.own("`", emit);
                     }
                     Part::Own(own) => layout.own(own, emit),
-                    Part::Quoted(quoted) => layout.quoted(&quoted, emit),
-                    Part::Foreign(foreign) => layout.foreign(&foreign, emit),
+                    Part::Quoted(quoted) if is_sentence => layout.quoted(&quoted, emit),
+                    Part::Quoted(foreign) | Part::Foreign(foreign) => layout.foreign(&foreign, emit),
                 }
             }
         })
@@ -125,8 +133,14 @@ impl<W: Write> Screen<W> {
                 self.text("\n")?;
                 self.hang(hang);
             }
-            self.styled(style, paragraph)?;
+            self.write(style, &paragraph, true)?;
         }
+        self.end_line()
+    }
+
+    /// Writes a sentence of ours and finishes the line.
+    pub(crate) fn sentence(&mut self, text: &Text) -> io::Result<()> {
+        self.write(Style::new(), text, true)?;
         self.end_line()
     }
 

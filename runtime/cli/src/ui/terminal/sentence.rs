@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::foreign::layout::GUTTER;
-use super::text::{Piece, Text};
+use super::text::{Piece, Text, is_one_word};
 
 impl Text {
     /// Creates a message of a sentence that was built at run time: values between backticks are quoted, all else is ours.
@@ -45,13 +45,6 @@ impl Text {
         self.push(Piece::Own(Cow::Owned(own)));
     }
 
-    /// True if words of others stand in it without backticks.
-    pub(super) fn has_unquoted(&self) -> bool {
-        self.pieces()
-            .iter()
-            .any(|piece| matches!(piece, Piece::Foreign(_)))
-    }
-
     /// Divides a message so that words of others without backticks never stand on a line of ours: each paragraph is to begin
     /// on a line of its own. The first one is behind the gutter if it is of others, because a label can precede it.
     pub(crate) fn paragraphs(&self) -> Vec<Self> {
@@ -59,6 +52,7 @@ impl Text {
         let mut current = Self::default();
         // Nothing of ours is lost but the blanks and separators between a paragraph of others and the next one of ours.
         let mut follows_foreign = false;
+        let mut is_framed = false;
         let mut end = |current: &mut Self| {
             if !current.pieces().is_empty() {
                 all.push(std::mem::take(current));
@@ -66,7 +60,7 @@ impl Text {
         };
         for piece in self.pieces() {
             match piece {
-                Piece::Own(own) if own == GUTTER => {}
+                Piece::Own(own) if own == GUTTER => is_framed = true,
                 Piece::Own(own) => {
                     for (number, line) in own.split('\n').enumerate() {
                         if number > 0 || follows_foreign {
@@ -82,7 +76,17 @@ impl Text {
                         }
                     }
                 }
+                // One word is no sentence, and shown as such a path is.
+                Piece::Foreign(word)
+                    if is_one_word(word)
+                        && !is_framed
+                        && !follows_foreign
+                        && !current.pieces().is_empty() =>
+                {
+                    current.push(piece.clone());
+                }
                 Piece::Foreign(words) => {
+                    is_framed = false;
                     if !words.is_empty() {
                         if !follows_foreign {
                             current.trim_end();
@@ -102,7 +106,7 @@ impl Text {
         }
         end(&mut current);
         if let Some(first) = all.first_mut()
-            && first.has_unquoted()
+            && matches!(first.pieces(), [Piece::Foreign(_), ..])
         {
             let words = std::mem::take(first);
             first.push_own(GUTTER.to_owned());
@@ -127,6 +131,13 @@ mod tests {
     use super::*;
     use crate::ui::terminal::text;
 
+    fn is_ours(text: &Text) -> bool {
+        !text
+            .pieces()
+            .iter()
+            .any(|piece| matches!(piece, Piece::Foreign(_)))
+    }
+
     fn shown(text: &Text) -> Vec<String> {
         text.paragraphs().iter().map(Text::inert).collect()
     }
@@ -135,7 +146,7 @@ mod tests {
     fn sentence_quotes_names_and_nothing_passes_for_ours() {
         let ours = Text::sentence("there is no `a b` in `c`", ["a b", "c"]);
         assert_eq!(ours.inert(), "there is no `a b` in `c`");
-        assert!(!ours.has_unquoted());
+        assert!(is_ours(&ours));
         for (sentence, word) in [
             ("no `a`; run `x`", "a`; run `x"),
             ("no `a`; run `x", "unknown"),
@@ -145,7 +156,7 @@ mod tests {
             assert_eq!(theirs, Text::foreign(sentence), "{sentence}");
         }
         // One word is no sentence, and stands in many of ours.
-        assert!(!Text::sentence("no number", ["number"]).has_unquoted());
+        assert!(is_ours(&Text::sentence("no number", ["number"])));
     }
 
     #[test]
@@ -154,6 +165,14 @@ mod tests {
         for (text, paragraphs) in [
             (Text::foreign("run x"), &["│ run x"][..]),
             (Text::of_others("run x"), &["│ run x"]),
+            (
+                text!("it is {}, and ours", "one".to_owned()),
+                &["it is one, and ours"],
+            ),
+            (
+                text!("it wrote: {}", Text::of_others("one")),
+                &["it wrote:", "one"],
+            ),
             (text!("it wrote: {}", words), &["it wrote:", "run x"]),
             (
                 text!("it wrote: {}; `{}` ends\nhere", words, "n"),

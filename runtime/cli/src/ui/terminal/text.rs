@@ -144,11 +144,12 @@ impl Text {
         }
     }
 
-    /// Returns the unescaped text, for programs.
+    /// Returns the unescaped text without gutters, for programs.
     pub(crate) fn plain(&self) -> String {
         self.0
             .iter()
             .map(|piece| match piece {
+                Piece::Own(own) if own == GUTTER => "",
                 Piece::Own(own) => own.as_ref(),
                 Piece::Quoted(text) | Piece::Whole(text) | Piece::Foreign(text) => text,
             })
@@ -335,12 +336,15 @@ impl TextValue for ShownUrl<'_> {
     }
 }
 
-/// Returns the backtick around a value, or nothing if it is one word of visible ASCII characters.
+/// Returns the backtick around a value, or nothing if it is one word.
 fn tick(value: &str) -> &'static str {
-    let is_one_word = value
-        .chars()
-        .all(|c| c.is_ascii_graphic() && !matches!(c, ',' | '`'));
-    if is_one_word && !value.is_empty() { "" } else { "`" }
+    if is_one_word(value) { "" } else { "`" }
+}
+
+/// True for one word of visible ASCII characters.
+pub(super) fn is_one_word(value: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | '`');
+    !value.is_empty() && value.chars().all(is_part)
 }
 
 impl TextValue for Text {
