@@ -324,7 +324,7 @@ impl Link {
 
     /// Returns the duty to read the lists of the server, once after they changed.
     pub(super) fn take_stale(&self) -> Option<Unread<'_>> {
-        self.shared.take_stale().then_some(Unread(&self.shared))
+        self.shared.take_stale().then(|| Unread(&self.shared))
     }
 }
 
