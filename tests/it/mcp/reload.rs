@@ -107,6 +107,49 @@ fn change_that_does_not_fit_the_lock_is_refused() {
 }
 
 #[test]
+fn two_components_and_their_lock_change_together() {
+    let user = User::new();
+    let both = ["--tool", "a.wasm", "--tool", "b.wasm"];
+    for name in ["a", "b"] {
+        user.probe(&format!("{name}.wasm"), &echo(&[&format!("{name}_first")]));
+    }
+    user.run(&[&["lock"][..], &both].concat()).ended(0);
+    let mut host = Host::start(&user, &[&both[..], &["--locked"]].concat());
+    for name in ["a", "b"] {
+        user.probe(&format!("{name}.wasm"), &echo(&[&format!("{name}_second")]));
+        host.wait_for("its tools stay as they were");
+    }
+    user.run(&[&["lock"][..], &both].concat()).ended(0);
+    for name in ["a", "b"] {
+        host.wait_for(&format!("the component `{name}` changed, and was loaded again"));
+    }
+    for name in ["a_second", "b_second"] {
+        assert_eq!(host.call(name, json!({}), None).1["result"]["isError"], false);
+    }
+    host.stop();
+}
+
+#[test]
+fn tool_that_moves_to_another_component_stays() {
+    let user = User::new();
+    user.probe("a.wasm", &echo(&["one"]));
+    user.probe("b.wasm", &echo(&["two", "moves"]));
+    let mut host = Host::start(&user, &["--tool", "a.wasm", "--tool", "b.wasm"]);
+    user.probe("a.wasm", &echo(&["one", "moves"]));
+    host.wait_for("two tools have the name `moves`");
+    user.probe("b.wasm", &echo(&["two"]));
+    host.wait_for("the component `a` changed, and was loaded again");
+    for name in ["one", "two", "moves"] {
+        assert_eq!(
+            host.call(name, json!({}), None).1["result"]["isError"],
+            false,
+            "{name}"
+        );
+    }
+    host.stop();
+}
+
+#[test]
 fn budget_of_a_client_goes_on_when_a_component_changes() {
     let user = User::new();
     user.configure("[budget]\ncalls = 2\n");

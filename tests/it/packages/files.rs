@@ -184,3 +184,28 @@ fn update_keeps_grants_and_limits_of_the_user() {
         configuration(&user)
     );
 }
+
+#[test]
+fn package_of_another_configuration_is_not_replaced() {
+    let user = User::new();
+    user.file("one.wasm", component("Echoes."));
+    user.file("two.wasm", component("Echoes more."));
+    user.file("other.toml", "");
+    user.run(&["tool", "add", "one.wasm", "--name", "echo"]).ended(0);
+    let add = [
+        "--config",
+        "other.toml",
+        "tool",
+        "add",
+        "two.wasm",
+        "--name",
+        "echo",
+    ];
+    let seen = user.run(&add).ended(2);
+    assert!(seen.stderr.contains("a package of this name"), "{}", seen.stderr);
+    user.run(&["call", "echo", r#"{"a": 1}"#]).ended(0);
+    // A table that was removed by hand leaves the package to be removed.
+    user.configure("");
+    user.run(&["tool", "remove", "echo"]).ended(0);
+    user.run(&add).ended(0);
+}

@@ -127,7 +127,7 @@ impl PackageStore {
         let used: BTreeSet<PathBuf> = packages.iter().map(|package| self.path(package.digest)).collect();
         for entry in std::fs::read_dir(self.directory.join(COMPONENTS))? {
             let path = entry?.path();
-            if !used.contains(&path) {
+            if is_component(&path) && !used.contains(&path) {
                 std::fs::remove_file(&path)?;
             }
         }
@@ -137,6 +137,13 @@ impl PackageStore {
 
 fn directory(environment: &Environment) -> Option<PathBuf> {
     environment.data_dir.as_ref().map(|data| data.join(DIRECTORY))
+}
+
+/// True for the name of a file that [`Store::write`] makes.
+fn is_component(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let digits = name.and_then(|name| name.strip_suffix(".wasm"));
+    digits.is_some_and(|digits| digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn component(directory: &Path, digest: Digest) -> PathBuf {
@@ -185,8 +192,10 @@ mod tests {
                 .collect()
         };
         assert_eq!(names(), ["a", "b"]);
+        let other = shared.with_file_name("mine.txt");
+        std::fs::write(&other, "not of Toolcell").unwrap();
         store.collect_garbage().unwrap();
-        assert!(shared.exists() && !orphan.exists());
+        assert!(shared.exists() && other.exists() && !orphan.exists());
         store.remove("a").unwrap();
         store.collect_garbage().unwrap();
         assert!(shared.exists());

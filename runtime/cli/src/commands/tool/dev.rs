@@ -11,6 +11,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use super::test::{Report, TestFlags};
+use crate::authoring::compiler::BUILD;
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -27,8 +28,8 @@ Examples:
   toolcell tool dev ./my.wasm
   toolcell tool dev . --build 'cargo build --release --target wasm32-wasip2'
 
-Watched are the component and its cases; with --build the files of the directory, without hidden ones, `target`, `node_modules`
-and components.
+Watched are the component and its cases; with --build the files of the directory, without hidden ones, components and
+what builds write (`build`, `target`, `zig-out`, `node_modules`, `__pycache__`).
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Dev {
@@ -50,7 +51,15 @@ const MAX_FILES: usize = 20_000;
 const MAX_DEPTH: usize = 16;
 
 /// Names of files and directories that builds write.
-const BUILT: [&str; 4] = ["target", "node_modules", "Cargo.lock", "package-lock.json"];
+const BUILT: [&str; 7] = [
+    BUILD,
+    "target",
+    "zig-out",
+    "node_modules",
+    "__pycache__",
+    "Cargo.lock",
+    "package-lock.json",
+];
 
 /// Watched files, each with time, size and number of its inode.
 type Snapshot = BTreeMap<PathBuf, (i64, i64, u64, u64)>;
@@ -264,6 +273,8 @@ mod tests {
         for built in [
             "target/a/x",
             "node_modules/x/y",
+            "build/wit/tool.wit",
+            "src/__pycache__/tool.pyc",
             ".git/index",
             "x.wasm",
             "Cargo.lock",

@@ -24,7 +24,7 @@ use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
 /// Lint findings by component.
-type Findings = BTreeMap<String, Vec<String>>;
+pub(super) type Findings = BTreeMap<String, Vec<String>>;
 
 /// Tools that are served, and what applies to each client of them.
 pub(super) struct Offer {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::clients::Clients;
-use super::offer::Offer;
+use super::offer::{Findings, Offer};
 use crate::components::loader::ComponentLoader;
 use crate::components::lock;
 use crate::config::{ComponentSource, ToolSettings};
@@ -129,20 +129,45 @@ impl<'a> Reload<'a> {
     pub(super) async fn watch(&mut self, clients: &Clients<'_>) -> Infallible {
         loop {
             tokio::time::sleep(LOOK).await;
-            // What did not fit the lock may fit the new one.
             let is_unlocked = self.lock.has_changed();
-            for index in 0..self.files.len() {
-                let file = &mut self.files[index];
-                let is_retried = is_unlocked && file.is_refused;
-                if !file.has_changed() && !is_retried {
-                    continue;
+            let files = self.files.iter_mut().enumerate();
+            let changed: Vec<usize> = files
+                .filter_map(|(index, file)| file.has_changed().then_some(index))
+                .collect();
+            if changed.is_empty() && !is_unlocked {
+                continue;
+            }
+            // What was refused may fit the new lock, or beside what has changed.
+            let due: Vec<usize> = (0..self.files.len())
+                .filter(|index| changed.contains(index) || self.files[*index].is_refused)
+                .collect();
+            if let [_, _, ..] = due[..]
+                && let Ok(mut findings) = self.load(&due, clients).await
+            {
+                for index in due {
+                    let name = self.settings(index).name.clone();
+                    self.files[index].is_refused = false;
+                    let found = findings.remove(&name).unwrap_or_default();
+                    self.tell(&name, Ok(found));
                 }
-                let settings = self.wanted[file.component].clone();
-                let loaded = self.load(&settings, clients).await;
+                continue;
+            }
+            // Each that fits the others as they are.
+            for index in due {
+                let name = self.settings(index).name.clone();
+                let loaded = self.load(&[index], clients).await;
                 self.files[index].is_refused = loaded.is_err();
-                self.tell(&settings.name, loaded);
+                if loaded.is_ok() || is_unlocked || changed.contains(&index) {
+                    let found = loaded.map(|mut findings| findings.remove(&name).unwrap_or_default());
+                    self.tell(&name, found);
+                }
             }
         }
+    }
+
+    /// Settings of the component of a file.
+    fn settings(&self, file: usize) -> &ToolSettings {
+        &self.wanted[self.files[file].component]
     }
 
     /// Tells the user what became of a change.
@@ -167,21 +192,26 @@ impl<'a> Reload<'a> {
         }
     }
 
-    /// Loads a component aside. Returns the lint findings for it.
-    async fn load(&self, settings: &ToolSettings, clients: &Clients<'_>) -> Result<Vec<String>, Failure> {
-        let old = self.loader.exchange(settings, None);
-        let replaced = self.replace(settings, clients).await;
+    /// Loads components aside, and offers them if all fit. Returns the lint findings by component.
+    async fn load(&self, files: &[usize], clients: &Clients<'_>) -> Result<Findings, Failure> {
+        let files = files.iter().map(|file| self.settings(*file));
+        let old: Vec<_> = files
+            .map(|settings| (settings, self.loader.exchange(settings, None)))
+            .collect();
+        let replaced = self.replace(clients).await;
         if replaced.is_err() {
-            self.loader.exchange(settings, old);
+            for (settings, old) in old {
+                self.loader.exchange(settings, old);
+            }
         }
         replaced
     }
 
-    async fn replace(&self, settings: &ToolSettings, clients: &Clients<'_>) -> Result<Vec<String>, Failure> {
-        let (offer, mut findings) = Offer::components(&self.loader, &self.wanted, self.is_locked).await?;
+    async fn replace(&self, clients: &Clients<'_>) -> Result<Findings, Failure> {
+        let (offer, findings) = Offer::components(&self.loader, &self.wanted, self.is_locked).await?;
         let loaded = clients.replace(offer);
         loaded.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-        Ok(findings.remove(&settings.name).unwrap_or_default())
+        Ok(findings)
     }
 }
 

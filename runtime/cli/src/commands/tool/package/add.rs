@@ -83,6 +83,14 @@ impl Add {
         let fetched = fetch(&reference, self.private, publisher.as_ref(), environment, console).await?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let store = open_store(environment)?;
+        if store.package(&name).map_err(unusable_store)?.is_some() {
+            return Err(fail()
+                .why("there is a package of this name, perhaps of another configuration file")
+                .hint(text!(
+                    "give it another name with --name, or remove the other: toolcell tool remove {}",
+                    name
+                )));
+        }
         let path = store.write(&fetched).map_err(unusable_store)?;
         let added = async {
             let reviewed = review(&name, path.clone(), &fetched.bytes, &loader).await?;
