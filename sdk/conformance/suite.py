@@ -18,10 +18,10 @@ WITHOUT = {"c": ["http"], "cpp": ["http"], "zig": ["files", "http"], "go": ["fil
 SILENT = ["c", "cpp", "zig"]
 #: Tests of the templates. Those of Rust are those of the guide.
 TESTS = {
-    "js": ["node --test test/"],
+    "js": ["node --test"],
     "ts": [
         "tsc --noEmit && esbuild src/tool.ts --bundle --format=esm --outfile=build/test/src/tool.js --log-level=warning",
-        "node --test test/",
+        "node --test",
     ],
     "python": ["python3 -m unittest discover tests"],
     "c": ["sh test.sh"],

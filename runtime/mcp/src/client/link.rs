@@ -333,7 +333,8 @@ impl Link {
 pub(super) struct Unread<'a>(&'a Shared);
 
 impl Unread<'_> {
-    pub(super) fn is_read(self) {
+    /// Ends the duty: the lists were read.
+    pub(super) fn end(self) {
         std::mem::forget(self);
     }
 }

@@ -390,7 +390,7 @@ impl McpServer {
                         let error = error.redacted(&self.options.redactor);
                         error.of_list(&self.options.name)
                     })?;
-                    unread.is_read();
+                    unread.end();
                     state.changed = self.changed(&listed);
                 }
                 live

@@ -89,6 +89,8 @@ pub(crate) struct Scope {
 pub(crate) struct Call {
     pub(crate) server: Arc<ServerState>,
     pub(crate) tool: Arc<dyn Tool>,
+    /// That of the catalog with the tool.
+    pub(crate) generation: u64,
     pub(crate) call: ToolCall,
     pub(crate) scope: Scope,
     pub(crate) ticket: Ticket,
@@ -102,6 +104,7 @@ impl Call {
         let Self {
             server,
             tool,
+            generation,
             call,
             scope,
             ticket,
@@ -114,6 +117,7 @@ impl Call {
             call: id.clone(),
             request: ticket.id().clone(),
             tool: name.to_string(),
+            generation,
             scope: scope.clone(),
             outbox: outbox.clone(),
             state: Mutex::default(),
@@ -255,6 +259,7 @@ struct Watch {
     call: String,
     request: RequestId,
     tool: String,
+    generation: u64,
     scope: Scope,
     outbox: Outbox,
     state: Mutex<State>,
@@ -286,7 +291,7 @@ impl Watch {
 
     /// Asks about a call by its result, and waits for its end; the repeated call has the answer.
     async fn ask_by_result(&self, request: &ApprovalRequest, text: &str) -> Decision {
-        let state = self.server.questions.add(Subject::of(request));
+        let state = self.server.questions.add(Subject::of(request, self.generation));
         self.lock().question = Some(question::input_required(text, &state, &self.server.info));
         self.asks.notify_one();
         std::future::pending().await
@@ -368,7 +373,9 @@ impl CallObserver for Watch {
             match &self.scope.asks {
                 Asks::Not => Decision::Later,
                 Asks::ByRequest(session) => self.ask_by_request(session, &text).await,
-                Asks::ByResult(Some((subject, decision))) if *subject == Subject::of(&request) => {
+                Asks::ByResult(Some((subject, decision)))
+                    if *subject == Subject::of(&request, self.generation) =>
+                {
                     decision.clone()
                 }
                 Asks::ByResult(_) => self.ask_by_result(&request, &text).await,

@@ -22,7 +22,11 @@ const TTL_MS: u64 = 60_000;
 pub struct DuplicateTool(pub ToolName);
 
 /// Tools in the order of their names.
-pub(crate) struct Catalog(BTreeMap<ToolName, Arc<dyn Tool>>);
+pub(crate) struct Catalog {
+    tools: BTreeMap<ToolName, Arc<dyn Tool>>,
+    /// Number of catalogs that a server offered before this one.
+    pub(crate) generation: u64,
+}
 
 impl Catalog {
     pub(crate) fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, DuplicateTool> {
@@ -33,17 +37,20 @@ impl Catalog {
                 return Err(DuplicateTool(name));
             }
         }
-        Ok(Self(catalog))
+        Ok(Self {
+            tools: catalog,
+            generation: 0,
+        })
     }
 
     /// True if both have the same list, as a client of the newest version sees it.
     pub(crate) fn is_listed_as(&self, other: &Self) -> bool {
         let listed = |(_, tool): (&ToolName, &Arc<dyn Tool>)| definition(tool.spec(), Version::V2026_07_28);
-        self.0.iter().map(listed).eq(other.0.iter().map(listed))
+        self.tools.iter().map(listed).eq(other.tools.iter().map(listed))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.0.get(name)
+        self.tools.get(name)
     }
 
     /// Returns the schema of the arguments of a tool.
@@ -62,13 +69,15 @@ impl Catalog {
     ) -> Result<Map<String, Value>, RpcError> {
         let after = match cursor {
             None | Some(Value::Null) => Bound::Unbounded,
-            Some(Value::String(name)) if self.0.contains_key(name.as_str()) => Bound::Excluded(name.as_str()),
+            Some(Value::String(name)) if self.tools.contains_key(name.as_str()) => {
+                Bound::Excluded(name.as_str())
+            }
             Some(other) => {
                 let shown = other.as_str().map_or("not a string", excerpt);
                 return Err(RpcError::invalid_params(format!("invalid cursor: {shown}")));
             }
         };
-        let mut rest = self.0.range::<str, _>((after, Bound::Unbounded));
+        let mut rest = self.tools.range::<str, _>((after, Bound::Unbounded));
         let page: Vec<&ToolSpec> = rest
             .by_ref()
             .take(PAGE_TOOLS)

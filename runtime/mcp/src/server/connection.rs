@@ -392,7 +392,8 @@ impl Connection {
         let Some(Value::String(name)) = params.get("name") else {
             return Err(RpcError::invalid_params("`name` is not a string"));
         };
-        let Some(tool) = self.server.catalog().get(name).cloned() else {
+        let catalog = self.server.catalog();
+        let Some(tool) = catalog.get(name).cloned() else {
             return Err(RpcError::invalid_params(format!(
                 "unknown tool: `{}`",
                 excerpt(name)
@@ -407,6 +408,7 @@ impl Connection {
         let ticket = self.begin(id, memory)?;
         Ok(Begun {
             tool,
+            generation: catalog.generation,
             arguments,
             scope,
             ticket,
@@ -450,6 +452,7 @@ impl Connection {
 /// Call with accepted parameters.
 struct Begun {
     tool: Arc<dyn toolcell_core::Tool>,
+    generation: u64,
     arguments: Map<String, Value>,
     scope: Scope,
     ticket: Ticket,
@@ -467,6 +470,7 @@ impl Begun {
         Call {
             server,
             tool: self.tool,
+            generation: self.generation,
             call,
             scope: self.scope,
             ticket: self.ticket,

@@ -28,12 +28,13 @@ pub(crate) const METHOD: &str = "elicitation/create";
 const APPROVAL: &str = "approval";
 const FIELD: &str = "approve";
 
-/// Digest of a question: of the tool, the arguments, the reason, and where the arguments lead.
+/// Digest of a question: of the tool, the arguments, the reason, where the arguments lead, and the catalog that the tool is of:
+/// another one may have other code under its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Subject(blake3::Hash);
 
 impl Subject {
-    pub(crate) fn of(request: &ApprovalRequest) -> Self {
+    pub(crate) fn of(request: &ApprovalRequest, generation: u64) -> Self {
         // The identifier of the call is another one when it is repeated.
         let parts = (
             &request.tool,
@@ -41,6 +42,7 @@ impl Subject {
             request.cause,
             &request.reason,
             &request.places,
+            generation,
         );
         let bytes = serde_json::to_vec(&parts).expect("values with names of type string are serialized");
         Self(blake3::hash(&bytes))
@@ -212,14 +214,17 @@ mod tests {
     use super::*;
 
     fn subject(arguments: Value, reason: &str) -> Subject {
-        Subject::of(&ApprovalRequest {
-            id: "1".into(),
-            tool: "t".into(),
-            arguments,
-            cause: toolcell_core::ApprovalCause::Rule,
-            reason: reason.into(),
-            places: Vec::new(),
-        })
+        Subject::of(
+            &ApprovalRequest {
+                id: "1".into(),
+                tool: "t".into(),
+                arguments,
+                cause: toolcell_core::ApprovalCause::Rule,
+                reason: reason.into(),
+                places: Vec::new(),
+            },
+            0,
+        )
     }
 
     fn params_of(state: &str, answer: Option<Value>) -> Map<String, Value> {

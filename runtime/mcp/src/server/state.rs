@@ -78,9 +78,10 @@ impl ServerState {
     }
 
     /// Offers other tools, and tells the clients if their list differs. Calls in progress keep theirs.
-    pub(crate) fn replace(&self, catalog: Catalog) {
-        let new = Arc::new(catalog);
+    pub(crate) fn replace(&self, mut catalog: Catalog) {
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        catalog.generation = current.generation + 1;
+        let new = Arc::new(catalog);
         let old = std::mem::replace(&mut *current, new.clone());
         drop(current);
         if !old.is_listed_as(&new) {

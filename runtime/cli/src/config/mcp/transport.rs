@@ -45,9 +45,10 @@ pub(crate) enum Transport {
     },
 }
 
-/// Default limits of a server in a cell, from its start to its end: a day, a thousand times the fuel of a call, and as many
-/// requests as a busy server makes in it. Beyond one, it ends and is started again.
-const OF_CELL: [NamedLimit; 3] = [
+/// Default limits of a server in a cell, from its start to its end: a day, a thousand times the fuel, files and values of a
+/// call, and as many requests as a busy server makes in it. Beyond `wall`, `fuel` and `memory` it ends and is started again;
+/// beyond the others its operations fail until then.
+const OF_CELL: [NamedLimit; 6] = [
     NamedLimit {
         name: "wall",
         value: 24 * 60 * 60 * 1_000,
@@ -59,6 +60,18 @@ const OF_CELL: [NamedLimit; 3] = [
     NamedLimit {
         name: "http_requests",
         value: 100_000,
+    },
+    NamedLimit {
+        name: "file_bytes",
+        value: 256 << 30,
+    },
+    NamedLimit {
+        name: "file_count",
+        value: 10_000_000,
+    },
+    NamedLimit {
+        name: "keyvalue_bytes",
+        value: 256 << 30,
     },
 ];
 

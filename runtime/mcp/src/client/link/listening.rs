@@ -79,7 +79,10 @@ impl Listening {
 
     /// Marks the lists as changed from time to time, instead of the server.
     async fn untold(&self) {
-        while self.tells_changes {
+        if !self.tells_changes {
+            return;
+        }
+        loop {
             self.shared.set_stale();
             tokio::time::sleep(UNTOLD_CHANGES).await;
         }

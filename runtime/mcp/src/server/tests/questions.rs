@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{code, object};
-use crate::server::testing::{Client, stateless};
+use crate::server::testing::{Client, Does, stateless, tool};
 
 fn params(version: &str, capabilities: Value) -> Value {
     json!({"protocolVersion": version, "capabilities": capabilities})
@@ -103,6 +103,22 @@ async fn call(client: &mut Client, arguments: Value, answer: Option<(&Value, Val
     let mut params = stateless("2026-07-28", params);
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
     client.ask(1, "tools/call", params).await
+}
+
+#[tokio::test]
+async fn approval_is_not_for_a_tool_that_was_replaced() {
+    let mut client = Client::start();
+    let yes = || json!({"action": "accept", "content": {"approve": true}});
+    let asked = call(&mut client, json!({"a": 1}), None).await;
+    let state = asked["result"]["requestState"].clone();
+    // Of the same name and definition, and perhaps other code.
+    let other = tool("ask", Does::Ask, &client.gate);
+    client.server.replace_tools([other]).unwrap();
+    let again = call(&mut client, json!({"a": 1}), Some((&state, yes()))).await;
+    assert_eq!(again["result"]["resultType"], "input_required");
+    let state = &again["result"]["requestState"];
+    let approved = call(&mut client, json!({"a": 1}), Some((state, yes()))).await;
+    assert_eq!(text(&approved), "true Approve");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use crate::config::limits::{FlagLimit, NamedLimit};
 use crate::config::user_files;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, text};
 
 /// Maximum size of a file of cases, in bytes: planted files are part of it.
 pub(super) const MAX_BYTES: u64 = 4 << 20;
@@ -42,7 +42,10 @@ const MAX_NAME: usize = 200;
 const OUTER_LEVELS: usize = 3;
 
 /// Maximum size of a compiled pattern, in bytes.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 256 << 10;
+
+/// Maximum number of patterns of all cases. All are compiled before the first case runs.
+pub(super) const MAX_PATTERNS: usize = 500;
 
 /// Errors that a case can expect, as [`toolcell_core::ToolError::kind`] names them.
 const ERRORS: [&str; 6] = [
@@ -150,6 +153,14 @@ struct AnswerTable {
     json: Option<Value>,
 }
 
+impl CaseTable {
+    /// Number of its patterns.
+    fn patterns(&self) -> usize {
+        let answers = self.http.iter().filter(|answer| answer.request_body.is_some());
+        usize::from(self.pattern.is_some()) + answers.count()
+    }
+}
+
 fn ok() -> u16 {
     200
 }
@@ -160,12 +171,23 @@ fn ok() -> u16 {
 /// Returns an error with file, case and reason.
 pub(super) fn read(path: &Path, environment: &Environment) -> Result<Cases, Failure> {
     let mut all = Cases::default();
+    let mut patterns = 0;
     for file in files(path, environment)? {
         let fail = || unusable(&file, environment);
         let text = toolcell_fs::read_text(&file, &Rules::named(MAX_BYTES))
             .map_err(|error| user_files::because(fail(), error))?;
         let read = parse(&text, is_json(&file)).map_err(|why| fail().why(why).hint(HINT))?;
         all.varying.extend(read.varying);
+        patterns += read.cases.iter().map(CaseTable::patterns).sum::<usize>();
+        let too_many = [
+            (all.cases.len() + read.cases.len(), MAX_CASES, "cases"),
+            (patterns, MAX_PATTERNS, "patterns"),
+        ];
+        if let Some((_, most, what)) = too_many.iter().find(|(count, most, _)| count > most) {
+            return Err(fail()
+                .why(text!("there are more than {} {}", *most, Own(what)))
+                .hint("test a part of them: --cases FILE"));
+        }
         for table in read.cases {
             let name = table.name.clone();
             let case = case(table).map_err(|why| fail().why(text!("in the case `{}`: {}", name, why)))?;
@@ -173,11 +195,6 @@ pub(super) fn read(path: &Path, environment: &Environment) -> Result<Cases, Fail
                 return Err(fail().why(text!("two cases are called `{}`", name)));
             }
             all.cases.push(case);
-        }
-        if all.cases.len() > MAX_CASES {
-            return Err(fail()
-                .why(text!("there are more than {} cases", MAX_CASES))
-                .hint("test a part of them: --cases FILE"));
         }
     }
     Ok(all)
@@ -562,5 +579,25 @@ mod tests {
         };
         assert_eq!(with(MAX_CASES).unwrap().cases.len(), MAX_CASES);
         assert!(with(MAX_CASES + 1).is_err());
+    }
+
+    #[test]
+    fn number_of_patterns_is_limited_before_they_are_compiled() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let file = dir.path().join("cases.toml");
+        let with = |patterns: usize, pattern: &str| {
+            let answer = format!("[[case.http]]\nurl = \"https://x.test/\"\nrequest_body = '{pattern}'\n");
+            let cases: String = (0..patterns / 2)
+                .map(|i| format!("[[case]]\nname = \"{i}\"\npattern = '{pattern}'\n{answer}"))
+                .collect();
+            std::fs::write(&file, cases).unwrap();
+            read(&file, &environment)
+        };
+        assert!(with(MAX_PATTERNS, "a").is_ok());
+        let refused = with(MAX_PATTERNS + 2, "(").unwrap_err().to_string();
+        assert!(refused.contains("more than 500 patterns"), "{refused}");
+        let refused = with(2, r"\w{100}").unwrap_err().to_string();
+        assert!(refused.contains("a pattern cannot be used"), "{refused}");
     }
 }

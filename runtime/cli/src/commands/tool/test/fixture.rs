@@ -15,6 +15,7 @@ use toolcell_core::{
 
 use super::Subject;
 use super::cases::Case;
+use super::expectation::short;
 use super::planted_http::{PlantedNetwork, Requested};
 use crate::components::buckets::Buckets;
 use crate::components::call;
@@ -204,8 +205,10 @@ fn wrong_files(dir: &Path, expected: &BTreeMap<PathBuf, String>) -> Vec<String> 
         match toolcell_fs::read_text(&dir.join(path), &rules) {
             Ok(found) if found == *content => {}
             Ok(found) => wrong.push(format!(
-                "{} contains {found:?}, expected {content:?}",
-                path.display()
+                "{} contains {:?}, expected {:?}",
+                path.display(),
+                short(&found),
+                short(content)
             )),
             Err(error) if error.is_not_found() => wrong.push(format!("{} does not exist", path.display())),
             Err(error) => wrong.push(format!("{} cannot be read: {error}", path.display())),
