@@ -37,10 +37,8 @@ fn lock(user: &User, toml: &str) -> Vec<String> {
 
 /// A server that writes to standard error and answers `initialize` so.
 fn server(user: &User, answer: &str) -> Vec<String> {
-    let script = format!(
-        "printf '%s\\n' \"$1\" >&2\nIFS= read -r line\nid=${{line#*\\\"id\\\":}}; id=${{id%%,*}}\n\
-         printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,%s}}\\n' \"$id\" \"$2\"\nsleep 1\n"
-    );
+    let script = "printf '%s\\n' \"$1\" >&2\nIFS= read -r line\nid=${line#*\\\"id\\\":}; id=${id%%,*}\n\
+         printf '{\"jsonrpc\":\"2.0\",\"id\":%s,%s}\\n' \"$id\" \"$2\"\nsleep 1\n";
     user.file("server.sh", script).configure(&format!(
         "[mcp.s]\ncommand = \"/bin/sh\"\nargs = [{}, {}, {}]\nstart_timeout = \"20s\"\n",
         json!(user.work().join("server.sh")),

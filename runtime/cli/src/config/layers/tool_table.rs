@@ -41,10 +41,7 @@ pub(super) fn declare<'a>(
                     None => names::of_project(key),
                     Some(owner) => {
                         return Err(fail(text!("a component of a project cannot be called `{}`", key))
-                            .why(text!(
-                                "the name belongs to {}",
-                                Text::sentence(owner.as_ref(), [])
-                            ))
+                            .why(text!("the name belongs to {}", Text::sentence(owner, [])))
                             .hint("give it a name that is not in use"));
                     }
                 },
