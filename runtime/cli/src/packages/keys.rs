@@ -4,6 +4,7 @@
 //! key that a package was added with stays pinned: each later component of it needs a signature by the same key.
 
 use std::fmt;
+use std::fs::File;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -50,9 +51,10 @@ pub(crate) struct NamedKey {
     pub(crate) key: PublicKey,
 }
 
-/// The user's keys: public ones in a list, private ones in a file each.
+/// The user's keys: public ones in a list, private ones in a file each. Locked for other processes until it is dropped.
 pub(crate) struct KeyRing {
     directory: PathBuf,
+    _lock: File,
 }
 
 impl PublicKey {
@@ -110,7 +112,7 @@ fn decode<const SIZE: usize>(text: &str) -> anyhow::Result<[u8; SIZE]> {
 }
 
 impl KeyRing {
-    /// Opens the ring of the user.
+    /// Opens the ring of the user, and waits for other processes.
     ///
     /// # Errors
     /// Returns an error if there is no home directory or the ring cannot be used.
@@ -120,7 +122,12 @@ impl KeyRing {
             .as_ref()
             .context("there is no home directory for keys")?;
         let directory = toolcell_fs::private_dir(&data.join("keys"))?;
-        Ok(Self { directory })
+        let lock = File::open(&directory)?;
+        lock.lock()?;
+        Ok(Self {
+            directory,
+            _lock: lock,
+        })
     }
 
     fn list(&self) -> PathBuf {
@@ -180,6 +187,8 @@ impl KeyRing {
 
     /// Creates a key, and returns its public part.
     ///
+    /// The private part is written first: a public key that is listed and given to users always has one.
+    ///
     /// # Errors
     /// As [`KeyRing::add`].
     pub(crate) fn generate(&self, name: &str) -> anyhow::Result<PublicKey> {
@@ -192,22 +201,27 @@ impl KeyRing {
             .map_err(|_| anyhow::anyhow!("the system has no random numbers"))?;
         let pair = pair(pkcs8.as_ref())?;
         let public = public(&pair)?;
-        self.add(name, public.clone())?;
         toolcell_fs::replace(&self.private(name), pkcs8.as_ref(), toolcell_fs::PRIVATE)?;
+        if let Err(error) = self.add(name, public.clone()) {
+            std::fs::remove_file(self.private(name))?;
+            return Err(error);
+        }
         Ok(public)
     }
 
-    /// Removes a key, with its private part.
+    /// Removes a key, with its private part. One of the two is enough, as a process that was killed can leave it.
     ///
     /// # Errors
     /// Returns an error if there is none, or the ring cannot be written.
     pub(crate) fn remove(&self, name: &str) -> anyhow::Result<()> {
-        self.key(name)?;
+        check_name(name)?;
         let mut keys = self.keys()?;
-        keys.retain(|known| known.name != name);
         if self.is_own(name) {
             std::fs::remove_file(self.private(name))?;
+        } else {
+            self.key(name)?;
         }
+        keys.retain(|known| known.name != name);
         Ok(write_list(&self.list(), &keys)?)
     }
 
@@ -312,7 +326,37 @@ mod tests {
         for name in ["", "../x", ".x", "a b", "a/b"] {
             assert!(ring.generate(name).is_err(), "{name}");
         }
+        assert!(ring.remove("../x").is_err());
         let long = |length: usize| ring.generate(&"x".repeat(length)).is_ok();
         assert!(long(MAX_NAME) && !long(MAX_NAME + 1));
+    }
+
+    #[test]
+    fn keys_made_at_once_are_all_listed() {
+        let (dir, ring) = ring();
+        drop(ring);
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.data_dir = Some(dir.path().to_owned());
+        let environment = &environment;
+        std::thread::scope(|scope| {
+            for i in 0..12 {
+                scope.spawn(move || KeyRing::open(environment).unwrap().generate(&format!("k{i}")));
+            }
+        });
+        assert_eq!(KeyRing::open(environment).unwrap().keys().unwrap().len(), 12);
+    }
+
+    #[test]
+    fn half_of_a_key_can_be_removed() {
+        let (_dir, ring) = ring();
+        let key = ring.generate("mine").unwrap();
+        std::fs::remove_file(ring.list()).unwrap();
+        assert!(ring.generate("mine").is_err(), "a private key is not replaced");
+        ring.remove("mine").unwrap();
+        assert!(!ring.is_own("mine") && ring.remove("mine").is_err());
+        ring.add("mine", key).unwrap();
+        assert!(ring.generate("mine").is_err() && !ring.is_own("mine"));
+        ring.remove("mine").unwrap();
+        ring.generate("mine").unwrap();
     }
 }

@@ -1,8 +1,10 @@
 //! `toolcell key`: keys of publishers, and signatures of components.
 
+use std::io;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
-use toolcell_fs::Rules;
+use toolcell_fs::{FileError, Rules};
 use toolcell_sandbox::Digest;
 
 use crate::components::sandbox::MAX_COMPONENT_BYTES;
@@ -91,7 +93,7 @@ pub(crate) struct Sign {
 impl Key {
     pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let failed = |what: &'static str| {
-            move |error: anyhow::Error| Failure::new(Exit::Usage, text!("{}", Own(what))).because(error)
+            move |error: anyhow::Error| Failure::new(exit_of(&error), text!("{}", Own(what))).because(error)
         };
         let ring = KeyRing::open(environment).map_err(failed("the keys cannot be used"))?;
         match self {
@@ -124,11 +126,22 @@ impl Key {
     }
 }
 
+/// The exit code of an error of the ring: the files cannot be used, or the user named something wrong.
+fn exit_of(error: &anyhow::Error) -> Exit {
+    let is_of_file =
+        |cause: &(dyn std::error::Error + 'static)| cause.is::<io::Error>() || cause.is::<FileError>();
+    if error.chain().any(is_of_file) {
+        Exit::Io
+    } else {
+        Exit::Usage
+    }
+}
+
 impl List {
     fn run(&self, ring: &KeyRing, console: &Console) -> Result<(), Failure> {
         let keys = ring
             .keys()
-            .map_err(|error| Failure::new(Exit::Io, "the keys cannot be used").because(error))?;
+            .map_err(|error| Failure::new(exit_of(&error), "the keys cannot be used").because(error))?;
         if self.json {
             let array: Vec<_> = keys
                 .iter()
@@ -159,7 +172,7 @@ impl Sign {
             .map_err(|error| user_files::because(fail(Exit::Component), error))?;
         let signature = ring
             .sign(&self.key, Digest::of(&bytes))
-            .map_err(|error| fail(Exit::Usage).because(error))?;
+            .map_err(|error| fail(exit_of(&error)).because(error))?;
         let beside = signature_file(&path);
         toolcell_fs::replace(&beside, format!("{signature}\n").as_bytes(), toolcell_fs::SHARED)
             .map_err(|error| fail(Exit::Io).because(error))?;
