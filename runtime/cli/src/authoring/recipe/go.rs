@@ -16,6 +16,8 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
         "build",
         "-buildmode=c-shared",
         "-trimpath",
+        // The same sources give the same component, also where git refuses to answer.
+        "-buildvcs=false",
         "-ldflags=-s -w",
         "-o",
         &output,
