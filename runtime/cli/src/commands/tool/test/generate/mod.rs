@@ -29,6 +29,8 @@ pub(super) struct Broken {
 /// Generates up to `count` different valid arguments. The first have only what is required, the second everything.
 pub(super) fn valid(schema: &Schema, seed: u64, count: usize) -> Vec<Map<String, Value>> {
     let mut found: Vec<Map<String, Value>> = Vec::new();
+    // Such values take the longest, and others are unlikely to follow.
+    let mut too_large = 0;
     let mut generator = Generator::new(schema.as_value(), seed);
     for attempt in 0..count.saturating_mul(ATTEMPTS) {
         if found.len() == count {
@@ -39,7 +41,13 @@ pub(super) fn valid(schema: &Schema, seed: u64, count: usize) -> Vec<Map<String,
             1 => Optional::All,
             _ => Optional::Some,
         };
-        let value = generator.value(schema.as_value(), 0);
+        let Some(value) = generator.generate() else {
+            too_large += 1;
+            if too_large == ATTEMPTS {
+                break;
+            }
+            continue;
+        };
         if let Value::Object(arguments) = value
             && !found.contains(&arguments)
             && schema.validate(&Value::Object(arguments.clone())).is_ok()
@@ -169,6 +177,7 @@ fn other_type(schema: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::value::MAX_NODES;
     use super::*;
 
     fn schema(properties: Value, required: &[&str]) -> Schema {
@@ -244,6 +253,35 @@ mod tests {
         }))
         .unwrap();
         assert!(valid(&endless, 1, 5).is_empty());
+    }
+
+    #[test]
+    fn schema_with_endless_members_ends_at_once() {
+        let names: Vec<String> = (0..10).map(|i| format!("a{i}")).collect();
+        let members: Map<String, Value> = names
+            .iter()
+            .map(|name| (name.clone(), json!({"$ref": "#/properties/x"})))
+            .collect();
+        let wide = json!({"type": "object", "properties": members, "required": names});
+        let list = json!({"type": "array", "items": {"$ref": "#/properties/x"}, "minItems": 64});
+        for endless in [wide, list] {
+            assert!(valid(&schema(json!({"x": endless}), &["x"]), 1, 40).is_empty());
+        }
+    }
+
+    #[test]
+    fn value_has_at_most_a_number_of_nodes() {
+        let arguments = |nodes: usize| {
+            // The object and its list are two of the nodes.
+            let row = json!({"type": "array", "items": {"type": "null"}, "minItems": 50, "maxItems": 50});
+            let (rows, rest) = ((nodes - 2) / 51, (nodes - 2) % 51);
+            let mut all: Vec<Value> = std::iter::repeat_n(row, rows).collect();
+            all.extend(std::iter::repeat_n(json!({"type": "null"}), rest));
+            let list =
+                json!({"type": "array", "prefixItems": all, "minItems": all.len(), "maxItems": all.len()});
+            valid(&schema(json!({"x": list}), &["x"]), 1, 1).len()
+        };
+        assert_eq!((arguments(MAX_NODES), arguments(MAX_NODES + 1)), (1, 0));
     }
 
     #[test]

@@ -8,6 +8,9 @@ use super::{merged, required, resolve};
 /// Maximum depth of generated values. Deeper ones end in `null`.
 const MAX_DEPTH: usize = 12;
 
+/// Maximum number of nodes of one generated value. A schema of ten members that refer to itself would have 10^12.
+pub(super) const MAX_NODES: usize = 2_000;
+
 /// Maximum length of a generated text, in characters: longer ones are the author's business.
 const MAX_TEXT: usize = 2_000;
 
@@ -41,6 +44,8 @@ pub(super) struct Generator<'a> {
     root: &'a Value,
     random: Random,
     pub(super) optional: Optional,
+    /// Nodes that the value can still have.
+    left: usize,
 }
 
 impl<'a> Generator<'a> {
@@ -49,11 +54,22 @@ impl<'a> Generator<'a> {
             root,
             random: Random(seed),
             optional: Optional::Some,
+            left: 0,
         }
     }
 
-    /// Generates a value.
-    pub(super) fn value(&mut self, schema: &Value, depth: usize) -> Value {
+    /// Generates a value of the schema; `None` if it has more than [`MAX_NODES`] nodes.
+    pub(super) fn generate(&mut self) -> Option<Value> {
+        self.left = MAX_NODES + 1;
+        let value = self.value(self.root, 0);
+        (self.left > 0).then_some(value)
+    }
+
+    fn value(&mut self, schema: &Value, depth: usize) -> Value {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return Value::Null;
+        }
         let schema = resolve(self.root, schema).into_owned();
         if depth > MAX_DEPTH || !schema.is_object() {
             return Value::Null;
@@ -127,6 +143,9 @@ impl<'a> Generator<'a> {
                     Optional::All => depth < 3,
                     Optional::Some => depth < 6 && self.random.below(2) == 0,
                 };
+            if self.left == 0 {
+                break;
+            }
             if is_there {
                 members.insert(name.clone(), self.value(property, depth + 1));
             }
@@ -144,6 +163,9 @@ impl<'a> Generator<'a> {
             };
             let wanted = least.max(members.len() as u64 + extra).min(64);
             for i in members.len() as u64..wanted {
+                if self.left == 0 {
+                    break;
+                }
                 let value = self.value(more, depth + 1);
                 members.insert(format!("key{i}"), value);
             }
@@ -153,13 +175,16 @@ impl<'a> Generator<'a> {
 
     fn array(&mut self, schema: &Value, depth: usize) -> Value {
         let least = count(schema, "minItems").unwrap_or(0);
-        let most = count(schema, "maxItems").unwrap_or(least + MAX_EXTRA);
+        let most = count(schema, "maxItems").unwrap_or(least.saturating_add(MAX_EXTRA));
         let extra = most.saturating_sub(least).min(MAX_EXTRA);
         let length = least + self.random.below(extra + 1);
         let prefix = schema.get("prefixItems").and_then(Value::as_array);
         let any = json!({});
         let mut items: Vec<Value> = Vec::new();
         for i in 0..length.min(64) {
+            if self.left == 0 {
+                break;
+            }
             let position = usize::try_from(i).unwrap_or(usize::MAX);
             let of_prefix = prefix.and_then(|prefix| prefix.get(position));
             let item = of_prefix.or_else(|| schema.get("items")).unwrap_or(&any);
