@@ -29,7 +29,9 @@ need() {
   shift
   "$@" >/dev/null 2>&1 && return
   [[ -n ${CI:-} ]] || fail "$package is not installed; install it, for example with \`apt-get install $package\`"
-  apt-get update -qq && apt-get install -y -qq "$package" >/dev/null
+  local as_root=
+  [[ $(id -u) == 0 ]] || as_root=sudo
+  $as_root apt-get update -qq && $as_root apt-get install -y -qq --no-install-recommends "$package" >/dev/null
 }
 need npm npm --version
 cp "$here/package.json" "$here/package-lock.json" "$work/"
