@@ -68,6 +68,22 @@ fn missing_compiler_is_named_with_its_installation() {
     }
 }
 
+#[test]
+fn python_file_named_like_a_standard_module_is_refused() {
+    let user = User::new();
+    user.run(&["tool", "new", "json", "--lang", "python"]).ended(0);
+    let manifest = std::fs::read_to_string(user.work().join("json/tool.toml")).unwrap();
+    assert!(manifest.contains("main = \"src/json_tool.py\""), "{manifest}");
+    user.file("json/tool.toml", manifest.replace("json_tool.py", "json.py"));
+    let seen = user.run(&["tool", "build", "json"]).ended(1);
+    for said in [
+        "`json` is a module of Python's standard library",
+        "`json_tool.py`",
+    ] {
+        assert!(seen.stderr.contains(said), "{}", seen.stderr);
+    }
+}
+
 /// Writes a program into the tool's own folder of programs.
 fn program(user: &User, path: &str, script: &str) {
     use std::os::unix::fs::PermissionsExt as _;

@@ -6,7 +6,7 @@ here = pathlib.Path(__file__).parent
 sys.path[:0] = [str(here.parent), str(here.parent / "src")]
 
 from toolcell import ToolError
-from {{function}} import {{function}}
+from {{function}}_tool import {{function}}
 
 
 class Test(unittest.TestCase):

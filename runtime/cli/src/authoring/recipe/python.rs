@@ -15,8 +15,26 @@ const ENTRY: &str = "toolcell_entry";
 /// Directory of packages that become part of the tool.
 const PACKAGES: &str = "deps";
 
+/// Modules of the standard library of Python 3.14. One that a file of the tool replaces is missing in the SDK and in the library itself.
+const STANDARD_MODULES: &str = "\
+    abc annotationlib antigravity argparse array ast asyncio atexit base64 bdb binascii bisect builtins \
+    bz2 cProfile calendar cmath cmd code codecs codeop collections colorsys compileall compression \
+    concurrent configparser contextlib contextvars copy copyreg csv ctypes curses dataclasses datetime \
+    dbm decimal difflib dis doctest email encodings ensurepip enum errno faulthandler fcntl filecmp \
+    fileinput fnmatch fractions ftplib functools gc genericpath getopt getpass gettext glob graphlib grp \
+    gzip hashlib heapq hmac html http idlelib imaplib importlib inspect io ipaddress itertools json \
+    keyword linecache locale logging lzma mailbox marshal math mimetypes mmap modulefinder msvcrt \
+    multiprocessing netrc nt ntpath nturl2path numbers opcode operator optparse os pathlib pdb pickle \
+    pickletools pkgutil platform plistlib poplib posix posixpath pprint profile pstats pty pwd \
+    py_compile pyclbr pydoc pydoc_data pyexpat queue quopri random re readline reprlib resource \
+    rlcompleter runpy sched secrets select selectors shelve shlex shutil signal site smtplib socket \
+    socketserver sqlite3 sre_compile sre_constants sre_parse ssl stat statistics string stringprep \
+    struct subprocess symtable sys sysconfig syslog tabnanny tarfile tempfile termios textwrap this \
+    threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty turtle \
+    turtledemo types typing unicodedata unittest urllib uuid venv warnings wave weakref webbrowser \
+    winreg winsound wsgiref xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
+
 pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
-    let componentize = workshop.find("componentize-py", Language::Python.preparation())?;
     let main = Path::new(&workshop.manifest.main);
     let module = main
         .file_stem()
@@ -29,6 +47,19 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
             .why(text!("`{}` cannot be imported in Python", workshop.manifest.main))
             .hint("name the file with letters, digits and `_`"));
     }
+    if is_standard(module) {
+        return Err(workshop
+            .failed()
+            .why(text!(
+                "`{}` is a module of Python's standard library",
+                module.to_owned()
+            ))
+            .hint(text!(
+                "name the file otherwise, such as `{}_tool.py`, also as `main` in tool.toml",
+                module.to_owned()
+            )));
+    }
+    let componentize = workshop.find("componentize-py", Language::Python.preparation())?;
     let has_wasi = !workshop.manifest.wasi.is_empty();
     // CPython imports everything but HTTP by itself.
     let http: &[Wasi] = if workshop.manifest.uses(Wasi::Http) {
@@ -59,4 +90,26 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
     arguments.extend([ENTRY, "-o", &output]);
     workshop.run(&componentize, arguments).await?;
     workshop.output(&output)
+}
+
+fn is_standard(module: &str) -> bool {
+    STANDARD_MODULES.split(' ').any(|standard| standard == module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn template_is_no_module_of_the_library() {
+        let names: Vec<&str> = STANDARD_MODULES.split(' ').collect();
+        assert!(names.is_sorted() && names.len() > 150 && !names.contains(&""));
+        for name in names {
+            assert!(
+                is_standard(name) && !is_standard(&format!("{name}_tool")),
+                "{name}"
+            );
+        }
+        assert!(!is_standard("weather") && !is_standard("json_tool"));
+    }
 }
