@@ -186,26 +186,63 @@ fn update_keeps_grants_and_limits_of_the_user() {
 }
 
 #[test]
-fn package_of_another_configuration_is_not_replaced() {
+fn package_of_another_configuration_is_left_alone() {
     let user = User::new();
     user.file("one.wasm", component("Echoes."));
     user.file("two.wasm", component("Echoes more."));
     user.file("other.toml", "");
     user.run(&["tool", "add", "one.wasm", "--name", "echo"]).ended(0);
-    let add = [
-        "--config",
-        "other.toml",
-        "tool",
-        "add",
-        "two.wasm",
-        "--name",
-        "echo",
-    ];
-    let seen = user.run(&add).ended(2);
+    let other = |arguments: &[&str]| user.run(&[&["--config", "other.toml", "tool"], arguments].concat());
+    let seen = other(&["add", "two.wasm", "--name", "echo"]).ended(2);
     assert!(seen.stderr.contains("a package of this name"), "{}", seen.stderr);
+    for arguments in [["remove", "echo"], ["update", "echo"]] {
+        let seen = other(&arguments);
+        assert!(seen.code != 0, "{arguments:?}");
+        assert!(
+            seen.stderr
+                .contains("it belongs to `~/.config/toolcell/config.toml`")
+                && seen
+                    .stderr
+                    .contains("--config ~/.config/toolcell/config.toml tool"),
+            "{}",
+            seen.stderr
+        );
+    }
     user.run(&["call", "echo", r#"{"a": 1}"#]).ended(0);
-    // A table that was removed by hand leaves the package to be removed.
+    // A table that was removed by hand leaves the package to be removed, and so does a file.
     user.configure("");
     user.run(&["tool", "remove", "echo"]).ended(0);
-    user.run(&add).ended(0);
+    other(&["add", "two.wasm", "--name", "echo"]).ended(0);
+    std::fs::remove_file(user.work().join("other.toml")).unwrap();
+    user.run(&["tool", "remove", "echo"]).ended(0);
+    assert_eq!(stored(&user).len(), 0);
+}
+
+#[test]
+fn package_that_was_lost_can_be_repaired() {
+    let user = User::new();
+    user.file("tool.wasm", component("Echoes."));
+    user.run(&["tool", "add", "tool.wasm"]).ended(0);
+    let call = ["call", "tool", r#"{"a": 1}"#];
+    let update = ["tool", "update", "tool"];
+    // Its component is gone.
+    std::fs::remove_file(&stored(&user)[0]).unwrap();
+    user.run(&call).ended(7);
+    let seen = user.run(&update).ended(0);
+    assert!(seen.stderr.contains("was missing and is back"), "{}", seen.stderr);
+    user.run(&call).ended(0);
+    // The configuration names another component.
+    let added = configuration(&user);
+    let digest = hex(&component("Echoes."));
+    user.configure(&added.replace(&digest, &"0".repeat(64)));
+    user.run(&call).ended(7);
+    user.run(&update).ended(4);
+    user.run(&[&update[..], &["--accept", &digest]].concat()).ended(0);
+    assert_eq!(configuration(&user), added);
+    user.run(&call).ended(0);
+    // The list has lost it.
+    let list = user.home().join(".local/share/toolcell/packages/packages.json");
+    std::fs::remove_file(list).unwrap();
+    user.run(&["tool", "remove", "tool"]).ended(0);
+    assert!(!configuration(&user).contains("tools.tool") && stored(&user).is_empty());
 }

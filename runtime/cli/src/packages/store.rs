@@ -38,6 +38,12 @@ pub(crate) struct Package {
     /// Key that must have signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) publisher: Option<PublicKey>,
+    /// Configuration file that names it; `None` in lists of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<PathBuf>,
+    /// True if the host of the reference can have a private address.
+    #[serde(default)]
+    pub(crate) private: bool,
 }
 
 /// The packages of the user, locked for other processes until it is dropped.
@@ -84,6 +90,11 @@ impl PackageStore {
     /// Path of a component, existing or not.
     pub(crate) fn path(&self, digest: Digest) -> PathBuf {
         component(&self.directory, digest)
+    }
+
+    /// True if a path is one of the components, existing or not.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        path.parent() == Some(&self.directory.join(COMPONENTS)) && is_component(path)
     }
 
     /// Stores a component, and returns its path.
@@ -160,6 +171,8 @@ mod tests {
             origin: "x".into(),
             digest: Digest::of(bytes),
             publisher: None,
+            config: None,
+            private: false,
         }
     }
 
@@ -179,6 +192,7 @@ mod tests {
         let store = PackageStore::open(&environment).unwrap();
         let shared = store.write(&fetched(b"shared")).unwrap();
         let orphan = store.write(&fetched(b"orphan")).unwrap();
+        assert!(store.contains(&shared) && !store.contains(&dir.path().join(shared.file_name().unwrap())));
         for name in ["b", "a"] {
             store.set(package(name, b"shared")).unwrap();
         }

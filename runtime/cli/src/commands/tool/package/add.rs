@@ -4,7 +4,8 @@ use clap::Args;
 use toolcell_core::ToolName;
 
 use super::{
-    configured, fetch, open_configuration, open_store, publisher, review, unusable_store, unwritten,
+    configuration_file, configured, fetch, open_configuration, open_store, other_configuration, publisher,
+    review, unusable_store, unwritten, with_configuration,
 };
 use crate::components::loader::ComponentLoader;
 use crate::config::{self, Overrides};
@@ -46,7 +47,7 @@ pub(crate) struct Add {
     #[arg(long, value_name = "KEY")]
     publisher: Option<String>,
 
-    /// Allow the host of the reference to have a private address.
+    /// Allow the host of the reference to have a private address, now and at each update.
     #[arg(long)]
     private: bool,
 
@@ -83,13 +84,17 @@ impl Add {
         let fetched = fetch(&reference, self.private, publisher.as_ref(), environment, console).await?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let store = open_store(environment)?;
-        if store.package(&name).map_err(unusable_store)?.is_some() {
-            return Err(fail()
-                .why("there is a package of this name, perhaps of another configuration file")
-                .hint(text!(
-                    "give it another name with --name, or remove the other: toolcell tool remove {}",
-                    name
-                )));
+        if let Some(other) = store.package(&name).map_err(unusable_store)? {
+            let file = other_configuration(&other, environment);
+            let why = match file {
+                Some(file) => text!("`{}` has a package of this name", environment.shown(file)),
+                None => "there is a package of this name".into(),
+            };
+            return Err(fail().why(why).hint(text!(
+                "give it another name with --name, or remove the other: toolcell {}tool remove {}",
+                with_configuration(file, environment),
+                name
+            )));
         }
         let path = store.write(&fetched).map_err(unusable_store)?;
         let added = async {
@@ -107,6 +112,8 @@ impl Add {
                     origin: reference.to_string(),
                     digest: fetched.digest,
                     publisher: publisher.clone(),
+                    config: configuration_file(environment),
+                    private: self.private,
                 })
                 .map_err(unusable_store)?;
             if let Err(error) = edited.write(&new) {

@@ -11,7 +11,7 @@ pub(super) use remove::Remove;
 pub(super) use update::{Update, print_outdated};
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -25,8 +25,9 @@ use crate::mcp::clients::{self, Entry, Format};
 use crate::packages::Fetched;
 use crate::packages::keys::{KeyRing, PublicKey};
 use crate::packages::reference::Reference;
-use crate::packages::store::PackageStore;
+use crate::packages::store::{Package, PackageStore};
 use crate::packages::wants::PackageManifest;
+use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::terminal::{FAINT, GUTTER, Own, STRONG, Shown, text};
@@ -134,8 +135,48 @@ fn open_configuration(environment: &Environment, fail: impl Fn() -> Failure) -> 
         .map_err(|error| fail().because(error))
 }
 
+/// Path of the user's configuration file, as packages keep it.
+fn configuration_file(environment: &Environment) -> Option<PathBuf> {
+    let file = user_files::user_file(environment)?;
+    let file = std::fs::canonicalize(&file).unwrap_or(file);
+    // The list of packages is text.
+    file.to_str().is_some().then_some(file)
+}
+
+/// Returns the existing configuration file of a package, if it is not that of the user now.
+fn other_configuration<'a>(package: &'a Package, environment: &Environment) -> Option<&'a Path> {
+    let file = package.config.as_deref()?;
+    let is_other = file.is_file() && std::fs::canonicalize(file).ok() != configuration_file(environment);
+    is_other.then_some(file)
+}
+
+/// Refuses a package that another configuration file uses.
+fn check_owner(
+    package: &Package,
+    command: &'static str,
+    environment: &Environment,
+    fail: impl Fn() -> Failure,
+) -> Result<(), Failure> {
+    let Some(file) = other_configuration(package, environment) else {
+        return Ok(());
+    };
+    let why = text!("it belongs to `{}`", environment.shown(file));
+    Err(fail().why(why).hint(text!(
+        "name that file: toolcell {}tool {} {}",
+        with_configuration(Some(file), environment),
+        Own(command),
+        package.name
+    )))
+}
+
+/// The option that names a configuration file, for a command in a hint.
+fn with_configuration(file: Option<&Path>, environment: &Environment) -> String {
+    file.map(|file| format!("--config {} ", escape::shell_path(&environment.shown(file))))
+        .unwrap_or_default()
+}
+
 /// The configuration with this component under this name.
-fn configured(edited: &Edited, name: &str, path: &std::path::Path) -> Result<String, String> {
+fn configured(edited: &Edited, name: &str, path: &Path) -> Result<String, String> {
     let path = path
         .to_str()
         .ok_or("the data directory has a name that is not UTF-8")?;

@@ -1,8 +1,10 @@
 //! `toolcell tool remove`: removes a package.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use super::{SECTION, open_configuration, open_store, unusable_store, unwritten};
+use super::{SECTION, check_owner, open_configuration, open_store, unusable_store, unwritten};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Format};
@@ -30,11 +32,14 @@ impl Remove {
     /// Reads no configuration beside the text of the file: one that a missing component makes unusable can be repaired.
     pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let store = open_store(environment)?;
-        if store.package(&self.name).map_err(unusable_store)?.is_none() {
-            return Err(super::update::unknown(&self.name, &store));
-        }
         let fail = || Failure::new(Exit::Config, text!("the tool `{}` was not removed", self.name));
         let edited = open_configuration(environment, fail)?;
+        match store.package(&self.name).map_err(unusable_store)? {
+            Some(package) => check_owner(&package, "remove", environment, fail)?,
+            // What is left of a package that is gone can be removed as well.
+            None if component(edited.text(), &self.name).is_some_and(|path| store.contains(&path)) => {}
+            None => return Err(super::update::unknown(&self.name, &store)),
+        }
         let new = clients::remove(Format::Toml, edited.text(), SECTION, &self.name)
             .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
         edited.show(&new, console)?;
@@ -48,4 +53,11 @@ impl Remove {
         console.note("removed");
         Ok(Exit::Ok)
     }
+}
+
+/// Component of a table of the configuration, as it is written there.
+fn component(configuration: &str, name: &str) -> Option<PathBuf> {
+    let configuration: toml::Table = configuration.parse().ok()?;
+    let path = configuration.get(SECTION)?.get(name)?.get("component")?;
+    path.as_str().map(PathBuf::from)
 }

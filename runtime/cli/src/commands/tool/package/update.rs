@@ -4,16 +4,20 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell_core::suggest::nearest;
 
-use super::{Reviewed, configured, fetch, open_configuration, open_store, review, unusable_store, unwritten};
+use super::{
+    Reviewed, check_owner, configuration_file, configured, fetch, open_configuration, open_store, review,
+    unusable_store, unwritten, with_configuration,
+};
 use crate::components::loader::ComponentLoader;
-use crate::config::{self, Overrides};
+use crate::config::{self, ComponentSource, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::packages::reference::Reference;
 use crate::packages::store::{Package, PackageStore};
 use crate::scratch::diff;
+use crate::ui::escape;
 use crate::ui::render::Console;
-use crate::ui::terminal::{NAME, Name, Shown, text};
+use crate::ui::terminal::{NAME, Name, Own, Shown, text};
 
 /// Compare a package with its origin, and replace it once you have accepted the differences.
 ///
@@ -38,7 +42,7 @@ pub(crate) struct Update {
     #[arg(long, value_name = "DIGEST")]
     accept: Option<String>,
 
-    /// Allow the host of the reference to have a private address.
+    /// Allow the host of the reference to have a private address, from now on.
     #[arg(long)]
     private: bool,
 }
@@ -52,19 +56,23 @@ impl Update {
     ) -> Result<Exit, Failure> {
         let mut settings = config::load(environment, overrides)?;
         // Its own names are not taken.
-        settings.tools.remove(&self.name);
+        let configured_tool = settings.tools.remove(&self.name);
+        let fail = || Failure::new(Exit::Denied, text!("the tool `{}` was not updated", self.name));
         let package = {
             let store = open_store(environment)?;
             let found = store.package(&self.name).map_err(unusable_store)?;
             found.ok_or_else(|| unknown(&self.name, &store))?
         };
+        check_owner(&package, "update", environment, fail)?;
         let from = self.from.as_ref().unwrap_or(&package.origin);
         let reference = Reference::parse(from, None, environment).map_err(|error| {
             Failure::new(Exit::Usage, text!("the reference `{}` cannot be used", from)).because(error)
         })?;
+        // The permission is for the host that the user named with it.
+        let is_private = self.private || (package.private && self.from.is_none());
         let fetched = fetch(
             &reference,
-            self.private,
+            is_private,
             package.publisher.as_ref(),
             environment,
             console,
@@ -72,10 +80,36 @@ impl Update {
         .await?;
         let origin = reference.to_string();
         if fetched.digest == package.digest && origin == package.origin {
-            console.note(text!("`{}` is up to date", self.name));
-            return Ok(Exit::Ok);
+            let store = open_store(environment)?;
+            let path = store.path(package.digest);
+            let is_configured = configured_tool.is_some_and(|tool| match &tool.component {
+                ComponentSource::File(file) => file.value == path,
+                ComponentSource::Shipped(_) => false,
+            });
+            if is_configured {
+                let is_missing = !path.is_file();
+                if is_missing {
+                    store.write(&fetched).map_err(unusable_store)?;
+                }
+                let is_same = store.package(&self.name).map_err(unusable_store)?.as_ref() == Some(&package);
+                if is_same && is_private != package.private {
+                    let private = Package {
+                        private: is_private,
+                        ..package
+                    };
+                    store.set(private).map_err(unusable_store)?;
+                }
+                console.note(if is_missing {
+                    text!(
+                        "`{}` is up to date; its component was missing and is back",
+                        self.name
+                    )
+                } else {
+                    text!("`{}` is up to date", self.name)
+                });
+                return Ok(Exit::Ok);
+            }
         }
-        let fail = || Failure::new(Exit::Denied, text!("the tool `{}` was not updated", self.name));
         let edited = open_configuration(environment, fail)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let store = open_store(environment)?;
@@ -102,12 +136,14 @@ impl Update {
             match &self.accept {
                 None => {
                     return Err(fail().why("its differences are not accepted yet").hint(text!(
-                        "to accept them: toolcell tool update {}{} --accept {}",
+                        "to accept them: toolcell {}tool update {}{}{} --accept {}",
+                        with_configuration(environment.named_config.as_deref(), environment),
                         self.name,
                         self.from
                             .as_ref()
-                            .map(|from| format!(" --from {}", crate::ui::escape::shell(from)))
+                            .map(|from| format!(" --from {}", escape::shell(from)))
                             .unwrap_or_default(),
+                        Own(if self.private { " --private" } else { "" }),
                         fetched.digest
                     )));
                 }
@@ -123,18 +159,17 @@ impl Update {
             }
             let text = configured(&edited, &self.name, &path)
                 .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;
-            let set = |origin: &str, digest| {
-                let package = Package {
-                    name: self.name.clone(),
-                    origin: origin.to_owned(),
-                    digest,
-                    publisher: package.publisher.clone(),
-                };
-                store.set(package).map_err(unusable_store)
+            let replaced = Package {
+                name: self.name.clone(),
+                origin: origin.clone(),
+                digest: fetched.digest,
+                publisher: package.publisher.clone(),
+                config: configuration_file(environment),
+                private: is_private,
             };
-            set(&origin, fetched.digest)?;
+            store.set(replaced).map_err(unusable_store)?;
             if let Err(error) = edited.write(&text) {
-                set(&package.origin, package.digest)?;
+                store.set(package.clone()).map_err(unusable_store)?;
                 return Err(unwritten(fail(), error));
             }
             Ok(())
@@ -188,7 +223,7 @@ pub(in crate::commands::tool) async fn print_outdated(
     console: &Console,
 ) -> Result<Exit, Failure> {
     let packages = open_store(environment)?.packages().map_err(unusable_store)?;
-    let mut first_failure = None;
+    let mut last_failure = None;
     for package in &packages {
         let compared = async {
             let reference = Reference::parse(&package.origin, None, environment).map_err(|error| {
@@ -197,7 +232,7 @@ pub(in crate::commands::tool) async fn print_outdated(
             })?;
             fetch(
                 &reference,
-                false,
+                package.private,
                 package.publisher.as_ref(),
                 environment,
                 console,
@@ -212,10 +247,15 @@ pub(in crate::commands::tool) async fn print_outdated(
                     .line(text!("  {}  {}", Shown(&package.origin), fetched.digest))?;
                 s.out.flush()
             })?,
-            Err(failure) => first_failure = first_failure.or(Some(failure)),
+            Err(failure) => {
+                // The last one is reported as the failure of the command.
+                if let Some(earlier) = last_failure.replace(failure) {
+                    console.report(&earlier);
+                }
+            }
         }
     }
-    match first_failure {
+    match last_failure {
         None => Ok(Exit::Ok),
         Some(failure) => Err(failure),
     }
