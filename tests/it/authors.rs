@@ -75,6 +75,7 @@ fn python_file_named_like_a_standard_module_is_refused() {
     let manifest = std::fs::read_to_string(user.work().join("json/tool.toml")).unwrap();
     assert!(manifest.contains("main = \"src/json_tool.py\""), "{manifest}");
     user.file("json/tool.toml", manifest.replace("json_tool.py", "json.py"));
+    user.file("json/src/json.py", "");
     let seen = user.run(&["tool", "build", "json"]).ended(1);
     for said in [
         "`json` is a module of Python's standard library",
