@@ -161,13 +161,26 @@ fn attachment_does_not_disable_the_flow_guard() {
     ];
     user.file("script.json", json!({ "steps": steps }).to_string());
     let more = [
-        "--flow", "refuse", "--tool", "fetch", "--grant", "fetch:http-private=http://127.0.0.1:9",
+        "--flow",
+        "refuse",
+        "--tool",
+        "fetch",
+        "--grant",
+        "fetch:http-private=http://127.0.0.1:9",
     ];
     // Nothing private was read: the request is tried.
     let first = user.run(&run("Go.", &more)).ended(0);
     assert!(!first.stdout.contains("data-flow guard"), "{}", first.stdout);
     let id = first.json_lines()[0]["session"].as_str().unwrap().to_owned();
-    let resume = ["session", "resume", &id, "And @notes:note://one please", "--json", "--tool", "notes"];
+    let resume = [
+        "session",
+        "resume",
+        &id,
+        "And @notes:note://one please",
+        "--json",
+        "--tool",
+        "notes",
+    ];
     let second = user.run(&[&resume[..], &more].concat()).ended(0);
     assert!(second.stdout.contains("the note says plum"), "{}", second.stdout);
     assert!(second.stdout.contains("data-flow guard"), "{}", second.stdout);
