@@ -153,13 +153,13 @@ fn hooks_run_for_the_calls_of_a_served_agent() {
     let hook = crate::hooks::built().join("unruly_hook.wasm");
     let user = user(&format!("[hooks.h]\ncomponent = {hook:?}\n{COUNTER}"));
     let refused = json!({ "name": "text_count", "arguments": { "text": "refuse this is private" } });
-    let inner = json!({ "steps": [{ "calls": [refused] }, { "text": "No." }] });
+    // The model gets the refusal of the hook as the result, or its script ends with an error.
+    let told = json!({ "text": "No.", "expect": { "results": ["this is private"] } });
+    let inner = json!({ "steps": [{ "calls": [refused] }, told] });
     user.file("inner.json", inner.to_string());
     let mut client = Client::session(&user, &SERVED);
     let answer = client.call(1, "counter", task()["arguments"].clone());
     assert_eq!(text(&answer), "No.");
-    let receipt = answer["_meta"]["io.github.toolcell/receipt"].to_string();
-    assert!(!receipt.contains("text_count"), "{receipt}");
     client.finish();
     // Tools that are served without an agent would bypass them.
     let seen = user

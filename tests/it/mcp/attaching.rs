@@ -148,3 +148,40 @@ fn prompt_of_a_server_is_sent_in_a_chat() {
         seen.stdout
     );
 }
+
+#[test]
+fn attachment_does_not_disable_the_flow_guard() {
+    let user = user("trust_annotations = true\n");
+    let call = |url: &str| json!({ "calls": [{ "name": "fetch", "arguments": { "url": url } }] });
+    let steps = [
+        call("http://127.0.0.1:9/one"),
+        json!({ "text": "First." }),
+        call("http://127.0.0.1:9/two"),
+        json!({ "text": "Second." }),
+    ];
+    user.file("script.json", json!({ "steps": steps }).to_string());
+    let more = [
+        "--flow",
+        "refuse",
+        "--tool",
+        "fetch",
+        "--grant",
+        "fetch:http-private=http://127.0.0.1:9",
+    ];
+    // Nothing private was read: the request is tried.
+    let first = user.run(&run("Go.", &more)).ended(0);
+    assert!(!first.stdout.contains("data-flow guard"), "{}", first.stdout);
+    let id = first.json_lines()[0]["session"].as_str().unwrap().to_owned();
+    let resume = [
+        "session",
+        "resume",
+        &id,
+        "And @notes:note://one please",
+        "--json",
+        "--tool",
+        "notes",
+    ];
+    let second = user.run(&[&resume[..], &more].concat()).ended(0);
+    assert!(second.stdout.contains("the note says plum"), "{}", second.stdout);
+    assert!(second.stdout.contains("data-flow guard"), "{}", second.stdout);
+}

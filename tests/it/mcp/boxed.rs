@@ -173,6 +173,10 @@ fn server_in_a_cell_is_added_by_a_command() {
     user.run(&[&add[..], &["--", "--fast"]].concat()).ended(0);
     let shown = user.run(&["mcp", "list"]).ended(0).stdout;
     assert!(shown.contains("server.wasm --fast"), "{shown}");
+    // The granted directory is the one of this command, not that of later ones.
+    let written = std::fs::read_to_string(user.home().join(".config/toolcell/config.toml")).unwrap();
+    let granted = format!("\"read={}:/\"", user.work().display());
+    assert!(written.contains(&granted), "{written}");
     assert_eq!(called(&user)["content"][0]["text"], "milk");
     std::fs::remove_file(user.work().join("server.wasm")).unwrap();
     let shown = user.run(&["mcp", "list"]).ended(0).stdout;
@@ -222,7 +226,7 @@ fn server_that_is_no_program_does_not_start() {
 
 #[test]
 fn lock_holds_the_bytes_and_grants_of_a_server_in_a_cell() {
-    let user = user("grants = [\"read=.\"]");
+    let mut user = user("grants = [\"read=.\"]");
     user.run(&["lock", "--tool", "box"]).ended(0);
     user.run_script(&["--tool", "box", "--locked"]).ended(0);
     configure(&user, "grants = [\"read=.\", \"write=.\"]");
@@ -232,4 +236,16 @@ fn lock_holds_the_bytes_and_grants_of_a_server_in_a_cell() {
         "{}",
         seen.stderr
     );
+    // A secret that it is given is part of what it can reach.
+    let secret = "grants = [\"read=.\"]\n[[mcp.box.secrets]]\nsecret = \"s\"\nheader = \"x-key\"\n\
+        origins = [\"https://example.com\"]\n[secrets.s]\nenv = \"SECRET\"";
+    configure(&user, secret);
+    user.var("SECRET", "value-of-the-secret");
+    user.run_script(&["--tool", "box", "--locked"]).ended(4);
+    configure(&user, "grants = [\"read=.\"]");
+    user.run_script(&["--tool", "box", "--locked"]).ended(0);
+    // Other bytes: an empty custom section.
+    let other = [server(), vec![0, 2, 1, b'x']].concat();
+    user.file("server.wasm", other);
+    user.run_script(&["--tool", "box", "--locked"]).ended(4);
 }

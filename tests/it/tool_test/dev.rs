@@ -50,7 +50,7 @@ fn build_runs_before_the_tests_and_on_changes_of_sources() {
     terminal.wait_for(" 0 warned, 0 failed").wait_for(WAITING);
     user.file("tool/source", "bad");
     terminal.wait_for("changed: tool/source");
-    terminal.wait_for("the build failed: ").wait_for(WAITING);
+    terminal.wait_for("the build failed:").wait_for(WAITING);
     user.file("tool/source", "good again");
     terminal.wait_for(" 0 warned, 0 failed").wait_for(WAITING);
     terminal.signal(Signal::INT);

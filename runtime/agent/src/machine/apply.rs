@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell_core::event::ReminderKind;
+use toolcell_core::event::{DataFlow, ReminderKind};
 use toolcell_core::provider::Usage;
 use toolcell_core::{CallResult, Content, Event, Message};
 
@@ -187,7 +187,10 @@ impl LoopState {
         self.turns += 1;
         // What is attached to a text is a file of the user, or was read by a program of the user.
         if matches!(message, Message::User { content } if content.len() > 1) {
-            self.flow.reads_private = true;
+            self.flow = self.flow.with_attached(DataFlow {
+                reads_private: true,
+                ..DataFlow::default()
+            });
         }
         self.turn = Some(Turn {
             prompt: message.text(),

@@ -347,7 +347,7 @@ impl Step<'_> {
             message,
             unanswered,
         });
-        let flow = self.state.flow.union(flow);
+        let flow = self.state.flow.with_attached(flow);
         if flow != self.state.flow {
             let id = String::new();
             self.emit(Event::FlowChanged { id, flow });

@@ -106,9 +106,7 @@ fn question(elicitation: &Elicitation) -> Question {
         title: text!("the MCP server `{}` asks you", elicitation.server),
         exhibit: Some(Exhibit::text(&lines.join("\n"))),
         facts: vec![
-            Fact::Plain(
-                "these are words of the server; what you enter is sent to it, outside of every cell".into(),
-            ),
+            Fact::Plain("these are words of the server; what you enter is sent to it".into()),
             Fact::Plain("enter no passwords and no keys".into()),
         ],
         choices: vec![

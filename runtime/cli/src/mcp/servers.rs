@@ -20,7 +20,7 @@ use crate::approval::terminal::Known;
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::{lock, secrets, tool_lint};
 use crate::config::mcp::Transport;
-use crate::config::{McpSettings, Settings};
+use crate::config::{McpSettings, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::elicitor::TerminalElicitor;
@@ -266,6 +266,16 @@ fn warn(server: &str, warnings: Vec<Vec<Text>>, console: &Console) {
     }
 }
 
+/// Grants and bindings of secrets of a server in a cell, in a fixed order.
+fn granted(component: &ToolSettings) -> Vec<String> {
+    let secrets = (component.bindings.iter()).map(|binding| format!("secret {binding}"));
+    let grants = component.grants.iter().map(|line| line.grant.to_string());
+    let mut all: Vec<String> = grants.chain(secrets).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 impl Running {
     pub(crate) fn new(settings: McpSettings, started: Started) -> Self {
         let Started { server, digest } = started;
@@ -283,9 +293,7 @@ impl Running {
         let address = self.settings.address();
         match (&self.settings.transport, &self.digest) {
             (Transport::Cell { component, .. }, Some(digest)) => {
-                let grants: Vec<String> = (component.grants.iter())
-                    .map(|line| line.grant.to_string())
-                    .collect();
+                let grants = granted(component);
                 format!("{address} ({digest}, grants: [{}])", grants.join(", "))
             }
             _ => address,
@@ -339,12 +347,13 @@ impl Running {
         let digest = |value: serde_json::Value| Digest::of(value.to_string().as_bytes());
         let (what, access, reach) = match &settings.transport {
             Transport::Cell { component, arguments } => {
-                let grants: Vec<String> = (component.grants.iter())
-                    .map(|line| line.grant.to_string())
-                    .collect();
+                let grants = granted(component);
                 let digest = self.digest.map(|digest| digest.to_string());
+                // A secret first: it reaches what the tool alone cannot.
+                let secrets = component.bindings.iter().map(question::of_secret);
                 let reach = (component.grants.iter()).map(|line| question::of_grant(line, environment));
-                let reach = match component.grants.is_empty() {
+                let reach: Vec<Text> = secrets.chain(reach).collect();
+                let reach = match reach.is_empty() {
                     true => "compute and keep what it is sent: it is an MCP server in a cell, without grants"
                         .into(),
                     false => text!("as an MCP server in a cell: {}", Text::join(reach, "; ")),

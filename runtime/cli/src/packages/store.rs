@@ -150,7 +150,7 @@ fn directory(environment: &Environment) -> Option<PathBuf> {
     environment.data_dir.as_ref().map(|data| data.join(DIRECTORY))
 }
 
-/// True for the name of a file that [`Store::write`] makes.
+/// True for the name of a file that [`PackageStore::write`] makes.
 fn is_component(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let digits = name.and_then(|name| name.strip_suffix(".wasm"));

@@ -46,13 +46,26 @@ impl DataFlow {
     /// Returns `true` if private data can be stolen that could not be before: what a user allowed for the data of a service
     /// is not allowed for that of files.
     pub fn exposes_more_than(self, before: Self) -> bool {
-        let exposed = |flow: Self| {
-            let files = flow.reads_private && flow.can_send_out && flow.untrusted_content;
-            let services = flow.reads_service && flow.can_send_elsewhere && flow.untrusted_content;
-            (files, services)
-        };
-        let ((files, services), (files_before, services_before)) = (exposed(self), exposed(before));
+        let ((files, services), (files_before, services_before)) = (self.exposed(), before.exposed());
         files && !files_before || services && !services_before
+    }
+
+    /// Returns the flow of a session to which the user attaches data. What was sent before cannot contain it: if the
+    /// combination were complete, it is the next call which can send that completes it, and is judged.
+    #[must_use]
+    pub fn with_attached(self, data: Self) -> Self {
+        let mut after = self.union(data);
+        let ((files, services), (files_before, services_before)) = (after.exposed(), self.exposed());
+        after.can_send_out &= !files || files_before;
+        after.can_send_elsewhere &= !services || services_before;
+        after
+    }
+
+    /// Returns `true` for data of files and the environment, and for data of services, if it can be stolen.
+    fn exposed(self) -> (bool, bool) {
+        let files = self.reads_private && self.can_send_out && self.untrusted_content;
+        let services = self.reads_service && self.can_send_elsewhere && self.untrusted_content;
+        (files, services)
     }
 }
 
@@ -101,6 +114,29 @@ mod tests {
                 exposes_more,
                 "{after:?} {before:?}"
             );
+        }
+    }
+
+    #[test]
+    fn attached_data_never_completes_the_combination() {
+        for session in 0..32 {
+            for data in 0..32 {
+                let (session, data) = (flow(session), flow(data));
+                let after = session.with_attached(data);
+                assert!(!after.exposes_more_than(session), "{session:?} {data:?}");
+                // The call which can send as before does, unless the session was complete already.
+                let sending = DataFlow {
+                    can_send_out: true,
+                    can_send_elsewhere: true,
+                    ..DataFlow::default()
+                };
+                let all = session.union(data).union(sending);
+                assert_eq!(
+                    after.union(sending).exposes_more_than(after),
+                    all.exposes_more_than(session),
+                    "{session:?} {data:?}"
+                );
+            }
         }
     }
 

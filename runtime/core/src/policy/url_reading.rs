@@ -62,17 +62,30 @@ fn is_dropped(c: char) -> bool {
     is_hidden(c) || (c.is_control() && c != '\0') || matches!(c, '\u{fe0e}' | '\u{fe0f}' | '\u{fffd}')
 }
 
-/// Returns a decoded text as servers read it that normalize it to NFKC or drop characters, and then decode it once more.
+/// Maximum number of rounds in which a text is normalized. Each decodes what the one before left; more are no spelling of a
+/// client, and the time must not grow with the square of the length.
+const MAX_ROUNDS: usize = 8;
+
+/// Returns a decoded text as servers read it that normalize it to NFKC or drop characters, and then decode it once more, until
+/// nothing changes: `%%9992` is `%`, a byte that is dropped, and `92`, which together are a code again.
 fn normalized(decoded: &[u8]) -> Cow<'_, [u8]> {
-    if decoded
-        .iter()
-        .all(|byte| byte.is_ascii() && !is_dropped(char::from(*byte)))
-    {
-        return Cow::Borrowed(decoded);
+    let mut read = Cow::Borrowed(decoded);
+    for _ in 0..MAX_ROUNDS {
+        if read
+            .iter()
+            .all(|byte| byte.is_ascii() && !is_dropped(char::from(*byte)))
+        {
+            break;
+        }
+        let text = String::from_utf8_lossy(&read);
+        let text: String = text.chars().filter(|c| !is_dropped(*c)).nfkc().collect();
+        let next = self::decoded(&text);
+        if next == *read {
+            break;
+        }
+        read = Cow::Owned(next);
     }
-    let text = String::from_utf8_lossy(decoded);
-    let text: String = text.chars().filter(|c| !is_dropped(*c)).nfkc().collect();
-    Cow::Owned(self::decoded(&text))
+    read
 }
 
 /// Returns the part of a decoded path segment that names something: without path parameters (`;x`), what some servers take

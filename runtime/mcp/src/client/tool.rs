@@ -14,7 +14,7 @@ use super::definition::Definition;
 use super::elicitation::Stopwatch;
 use super::server::McpServer;
 
-/// A tool of a server. Its calls run outside of every cell.
+/// A tool of a server. Its calls run where the server does: outside of every cell, or in one of its own.
 pub(super) struct ServerTool {
     server: Arc<McpServer>,
     definition: Definition,

@@ -8,6 +8,7 @@ use toolcell_core::Grant;
 use toolcell_mcp::client::{Remote, RemoteError};
 
 use super::edited::Edited;
+use super::full_paths;
 use super::test::unknown;
 use crate::config::{self, Overrides, mcp, user_files};
 use crate::environment::Environment;
@@ -129,8 +130,15 @@ impl Add {
                 )));
         }
         mcp::check_name(&self.name, &settings).map_err(|(why, hint)| fail().why(why).hint(hint))?;
+        // A directory that is granted stays the one that it is here, wherever the server is used.
+        let grants = self.grants.iter();
+        let grants: Vec<String> = grants
+            .map(|grant| full_paths::grant(&grant.to_string(), environment))
+            .collect::<Result<_, _>>()?;
         let entry = Entry {
-            own: self.entry(environment).map_err(|error| fail().because(error))?,
+            own: self
+                .entry(&grants, environment)
+                .map_err(|error| fail().because(error))?,
             defaults: json!({}),
         };
         let edited = open(environment, fail)?;
@@ -174,7 +182,7 @@ impl Add {
     }
 
     /// The table of the server.
-    fn entry(&self, environment: &Environment) -> Result<Value, RemoteError> {
+    fn entry(&self, grants: &[String], environment: &Environment) -> Result<Value, RemoteError> {
         if let Some(url) = &self.url {
             // Values are checked here and not written with their secrets.
             Remote::new(url, self.headers.iter().cloned())?;
@@ -193,12 +201,12 @@ impl Add {
             return Ok(entry);
         }
         if let Some(file) = &self.component {
-            let mut entry = json!({ "component": environment.path(file, &environment.cwd) });
+            let path: PathBuf = environment.path(file, &environment.cwd).components().collect();
+            let mut entry = json!({ "component": path });
             if !self.command.is_empty() {
                 entry["args"] = json!(self.command);
             }
-            if !self.grants.is_empty() {
-                let grants: Vec<String> = self.grants.iter().map(ToString::to_string).collect();
+            if !grants.is_empty() {
                 entry["grants"] = json!(grants);
             }
             return Ok(entry);

@@ -80,7 +80,7 @@ fn tool(value: &str, settings: &Settings, environment: &Environment) -> Result<S
 }
 
 /// A grant of the same directory under the same guest path.
-fn grant(value: &str, environment: &Environment) -> Result<String, Failure> {
+pub(super) fn grant(value: &str, environment: &Environment) -> Result<String, Failure> {
     let unchanged = || Ok(value.to_owned());
     let Ok(FlagGrant { component, grant }) = value.parse() else {
         return unchanged();

@@ -69,7 +69,7 @@ pub(crate) struct File {
     /// Limits of buckets, by the name of the bucket. Others have the defaults. Not in a project's file.
     #[schemars(with = "BTreeMap<String, BucketTable>")]
     pub(crate) buckets: BTreeMap<Spanned<String>, BucketTable>,
-    /// MCP servers by name, whose tools the agents can call. They run outside of every cell. Not in a project's file.
+    /// MCP servers by name, whose tools the agents can call. They run outside of every cell, except for components. Not in a project's file.
     #[schemars(with = "BTreeMap<String, McpTable>")]
     pub(crate) mcp: BTreeMap<Spanned<String>, McpTable>,
 }

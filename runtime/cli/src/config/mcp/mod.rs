@@ -1,4 +1,4 @@
-//! `[mcp.NAME]`: MCP servers, whose tools the agent can call. They run outside of every cell.
+//! `[mcp.NAME]`: MCP servers, whose tools the agent can call. They run outside of every cell, except for components.
 
 mod transport;
 
