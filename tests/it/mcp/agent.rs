@@ -139,6 +139,13 @@ fn agent_that_cannot_be_served_is_an_error() {
         .run(&["mcp", "serve", "--agent", "counter", "--tool", "text"])
         .ended(2);
     assert!(seen.stderr.contains("cannot be used with"), "{}", seen.stderr);
+    user.configure(&COUNTER.replace("agents.counter", "agents.text_count"));
+    let seen = user.run(&["mcp", "serve", "--agent", "text_count"]).ended(3);
+    assert!(
+        seen.stderr.contains("one of its tools has its name"),
+        "{}",
+        seen.stderr
+    );
     user.configure(&COUNTER.replace("inner.json", "gone.json"));
     let seen = user.run(&["mcp", "serve", "--agent", "counter"]).ended(3);
     assert!(
