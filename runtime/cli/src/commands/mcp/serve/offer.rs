@@ -89,9 +89,11 @@ impl Offer {
         let sole = setup::sole(wanted, is_locked, settings, environment, console).await?;
         // Questions and hooks tell calls of the agent from its own calls by their names.
         if sole.known.contains_key(name) {
-            return Err(Failure::new(Exit::Config, text!("the agent `{}` cannot be served", name))
-                .why("one of its tools has its name")
-                .hint("rename the agent"));
+            return Err(
+                Failure::new(Exit::Config, text!("the agent `{}` cannot be served", name))
+                    .why("one of its tools has its name")
+                    .hint("rename the agent"),
+            );
         }
         let tool = sole.agent.as_tool(name, &wanted.description.value);
         let tool =
