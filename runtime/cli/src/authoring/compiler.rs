@@ -22,7 +22,7 @@ const CHUNK: usize = 8 << 10;
 /// Directory of intermediate files in a tool.
 pub(crate) const BUILD: &str = "build";
 
-/// Where a tool is built.
+/// Place in which a tool is built.
 pub(crate) struct Workshop<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) console: &'a Console,

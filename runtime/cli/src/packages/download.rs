@@ -73,7 +73,7 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// Where it came from, after redirects.
+    /// Address that it came from, after redirects.
     pub(crate) url: Url,
 }
 

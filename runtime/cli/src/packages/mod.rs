@@ -1,6 +1,6 @@
 //! Packages: components from files, HTTPS addresses and OCI registries, stored by their digests.
 //!
-//! What a server says about a package is never trusted: every byte is compared with a digest, sizes are limited, requests
+//! Statements of a server about a package are never trusted: every byte is compared with a digest, sizes are limited, requests
 //! reach public addresses alone unless the user named another, and what a package asks for is shown and never granted.
 
 pub(crate) mod credentials;

@@ -48,7 +48,7 @@ struct Manifest {
     annotations: BTreeMap<String, String>,
 }
 
-/// What an artefact contains.
+/// Content of an artefact.
 pub(crate) struct Pulled {
     pub(crate) component: Vec<u8>,
     /// Signature of the component, unchecked.

@@ -185,7 +185,7 @@ struct Found<'a> {
     left_out: Vec<LeftOut>,
     /// Number of functions beyond [`MAX_TOOLS`].
     beyond: usize,
-    /// What the types of all functions may still have: a type of a few bytes can occur in each of them.
+    /// Rest of the limits for the types of all functions: a type of a few bytes can occur in each of them.
     room: Room,
 }
 

@@ -14,7 +14,7 @@ pub(crate) const MAX_NAME_BYTES: usize = MAX_SCHEMA_BYTES;
 /// hundred bytes can contain another one twice, and that another one twice.
 pub(crate) const MAX_TYPE_PARTS: usize = 4_000;
 
-/// What the types of a function may still have.
+/// Rest of the limits for the types of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) parts: usize,

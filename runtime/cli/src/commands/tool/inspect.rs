@@ -79,7 +79,7 @@ impl Inspect {
     }
 }
 
-/// What is shown of a component.
+/// Facts about a component that are shown.
 pub(super) struct Report<'a> {
     settings: &'a ToolSettings,
     inspected: &'a Inspected,

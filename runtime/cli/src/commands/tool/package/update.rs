@@ -182,7 +182,7 @@ impl Update {
     }
 }
 
-/// What a model reads about a package, and what it can touch and asks for, for a comparison.
+/// Definitions, imports and requested grants of a package, for a comparison.
 fn definitions(reviewed: &Reviewed) -> String {
     let identity = reviewed.inspected.identity();
     let imports: Vec<&str> = identity

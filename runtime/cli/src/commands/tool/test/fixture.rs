@@ -1,4 +1,4 @@
-//! What a test call finds: a new directory with planted files, planted answers, empty buckets, and no grant of the user.
+//! Environment of a test call: a new directory with planted files, planted answers, empty buckets, and no grant of the user.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

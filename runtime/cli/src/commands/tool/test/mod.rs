@@ -136,7 +136,7 @@ impl Test {
     }
 }
 
-/// What was tested, and how it ended.
+/// Result of the tests of one component.
 pub(super) struct Tested {
     pub(super) exit: Exit,
     /// File of the component; `None` if it is built in.

@@ -48,7 +48,7 @@ struct Plan {
     unexpected: Vec<String>,
 }
 
-/// What a call did with its answers.
+/// Requests without a planted answer, and answers without a request.
 #[derive(Debug, Default)]
 pub(super) struct Requested {
     /// Requests without a planted answer.
