@@ -23,7 +23,7 @@ const CHUNK: usize = 8 << 10;
 pub(crate) const BUILD: &str = "build";
 
 /// Place in which a tool is built.
-pub(crate) struct Workshop<'a> {
+pub(crate) struct BuildContext<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) console: &'a Console,
     /// Directory of the tool.
@@ -38,7 +38,7 @@ pub(crate) struct Program {
     variables: Vec<(&'static str, &'static str)>,
 }
 
-impl Workshop<'_> {
+impl BuildContext<'_> {
     /// Finds a program: installed for this tool by npm or pip, in the active virtual environment, or in `PATH`.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Workshop<'_> {
     /// Finds the first of several names of a program.
     ///
     /// # Errors
-    /// Same as [`Workshop::find`].
+    /// Same as [`BuildContext::find`].
     pub(crate) fn find_any(
         &self,
         names: &[&'static str],

@@ -1,6 +1,6 @@
 //! The world of a tool, as WIT files for generators of bindings.
 
-use super::compiler::Workshop;
+use super::compiler::BuildContext;
 use super::embedded;
 use super::language::Wasi;
 use crate::error::Failure;
@@ -33,9 +33,9 @@ fn interfaces(wasi: Wasi) -> &'static [&'static str] {
 ///
 /// # Errors
 /// Returns an error if a file cannot be written.
-pub(super) fn write(workshop: &Workshop<'_>, wasi: &[Wasi], namespace: &str) -> Result<(), Failure> {
+pub(super) fn write(context: &BuildContext<'_>, wasi: &[Wasi], namespace: &str) -> Result<(), Failure> {
     for (path, content) in files(wasi, namespace) {
-        workshop.write(&format!("{DIR}/{path}"), content.as_bytes())?;
+        context.write(&format!("{DIR}/{path}"), content.as_bytes())?;
     }
     Ok(())
 }

@@ -1,17 +1,17 @@
 //! Go: the official compiler for `wasip1`.
 
-use super::super::compiler::Workshop;
+use super::super::compiler::BuildContext;
 use super::super::language::Language;
 use super::{MODULE, component_of_module};
 use crate::error::Failure;
 
-pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
-    let go = workshop
+pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+    let go = context
         .find("go", Language::Go.preparation())?
         .with("GOOS", "wasip1")
         .with("GOARCH", "wasm")
         .with("GOTOOLCHAIN", "local");
-    let output = workshop.intermediate(MODULE);
+    let output = context.intermediate(MODULE);
     let arguments = [
         "build",
         "-buildmode=c-shared",
@@ -23,6 +23,6 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
         &output,
         ".",
     ];
-    workshop.run(&go, arguments).await?;
-    component_of_module(workshop)
+    context.run(&go, arguments).await?;
+    component_of_module(context)
 }

@@ -2,7 +2,7 @@
 
 use toolcell_sandbox::componentize::rename_imports;
 
-use super::super::compiler::Workshop;
+use super::super::compiler::BuildContext;
 use super::super::language::{Language, Wasi};
 use super::super::world::{self, HOST, WORLD};
 use super::{MODULE, not_a_tool};
@@ -10,21 +10,21 @@ use crate::error::Failure;
 
 const NODE: &[&str] = &["install Node.js 20 or later from https://nodejs.org, or with your package manager"];
 
-pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
+pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
     let install = Language::Js.preparation();
-    workshop.find("node", NODE)?;
-    let esbuild = workshop.find("esbuild", install)?;
-    let componentize = workshop.find("componentize-qjs", install)?;
-    if workshop.manifest.language == Language::Ts && workshop.dir.join("tsconfig.json").is_file() {
-        let tsc = workshop.find("tsc", install)?;
-        workshop.run(&tsc, ["--noEmit"]).await?;
+    context.find("node", NODE)?;
+    let esbuild = context.find("esbuild", install)?;
+    let componentize = context.find("componentize-qjs", install)?;
+    if context.manifest.language == Language::Ts && context.dir.join("tsconfig.json").is_file() {
+        let tsc = context.find("tsc", install)?;
+        context.run(&tsc, ["--noEmit"]).await?;
     }
-    let wasi = &workshop.manifest.wasi;
-    world::write(workshop, wasi, HOST)?;
-    workshop.write("entry.js", entry(&workshop.manifest.main, wasi).as_bytes())?;
+    let wasi = &context.manifest.wasi;
+    world::write(context, wasi, HOST)?;
+    context.write("entry.js", entry(&context.manifest.main, wasi).as_bytes())?;
     let (entry, bundle) = (
-        workshop.intermediate("entry.js"),
-        workshop.intermediate("bundle.js"),
+        context.intermediate("entry.js"),
+        context.intermediate("bundle.js"),
     );
     let outfile = format!("--outfile={bundle}");
     let external = format!("--external:{HOST}:*");
@@ -38,8 +38,8 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
         &outfile,
         "--log-level=warning",
     ];
-    workshop.run(&esbuild, arguments).await?;
-    let (wit, module) = (workshop.intermediate(world::DIR), workshop.intermediate(MODULE));
+    context.run(&esbuild, arguments).await?;
+    let (wit, module) = (context.intermediate(world::DIR), context.intermediate(MODULE));
     // The runtime's own imports of WASI are replaced by traps: those that a tool names are imports of its own.
     let arguments = [
         "--wit",
@@ -54,9 +54,9 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
         "-o",
         &module,
     ];
-    workshop.run(&componentize, arguments).await?;
-    let component = workshop.output(&module)?;
-    rename_imports(&component, HOST, "wasi").map_err(|error| not_a_tool(workshop, error))
+    context.run(&componentize, arguments).await?;
+    let component = context.output(&module)?;
+    rename_imports(&component, HOST, "wasi").map_err(|error| not_a_tool(context, error))
 }
 
 /// Returns the module that exports the component: the parts of the host that the tool uses, and its tools.

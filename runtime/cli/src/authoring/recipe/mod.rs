@@ -8,7 +8,7 @@ mod rust;
 
 use toolcell_sandbox::componentize::{ComponentizeError, Preview1, Strings, componentize};
 
-use super::compiler::{BUILD, Workshop};
+use super::compiler::{BUILD, BuildContext};
 use super::language::Language;
 use crate::error::Failure;
 use crate::ui::terminal::text;
@@ -20,36 +20,36 @@ const MODULE: &str = "module.wasm";
 ///
 /// # Errors
 /// Returns an error if the compiler is missing or fails, or if its output is no component with tools.
-pub(crate) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
-    let main = workshop.dir.join(&workshop.manifest.main);
+pub(crate) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+    let main = context.dir.join(&context.manifest.main);
     if !main.is_file() {
-        return Err(workshop
+        return Err(context
             .failed()
-            .why(text!("there is no file `{}`", workshop.manifest.main))
+            .why(text!("there is no file `{}`", context.manifest.main))
             .hint("set `main` in tool.toml to the file with the tools"));
     }
-    std::fs::create_dir_all(workshop.dir.join(BUILD)).map_err(|error| workshop.failed().because(error))?;
-    match workshop.manifest.language {
-        Language::Rust => rust::build(workshop).await,
-        Language::Js | Language::Ts => javascript::build(workshop).await,
-        Language::Python => python::build(workshop).await,
-        Language::C | Language::Cpp => native::build_c(workshop).await,
-        Language::Zig => native::build_zig(workshop).await,
-        Language::Go => go::build(workshop).await,
+    std::fs::create_dir_all(context.dir.join(BUILD)).map_err(|error| context.failed().because(error))?;
+    match context.manifest.language {
+        Language::Rust => rust::build(context).await,
+        Language::Js | Language::Ts => javascript::build(context).await,
+        Language::Python => python::build(context).await,
+        Language::C | Language::Cpp => native::build_c(context).await,
+        Language::Zig => native::build_zig(context).await,
+        Language::Go => go::build(context).await,
     }
 }
 
 /// Makes a component of the module that a compiler wrote.
-fn component_of_module(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
-    let module = workshop.output(&workshop.intermediate(MODULE))?;
-    let preview_1 = if workshop.manifest.wasi.is_empty() {
+fn component_of_module(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+    let module = context.output(&context.intermediate(MODULE))?;
+    let preview_1 = if context.manifest.wasi.is_empty() {
         Preview1::Removed
     } else {
         Preview1::Adapted
     };
-    componentize(&module, Strings::Utf8, preview_1).map_err(|error| not_a_tool(workshop, error))
+    componentize(&module, Strings::Utf8, preview_1).map_err(|error| not_a_tool(context, error))
 }
 
-fn not_a_tool(workshop: &Workshop<'_>, error: ComponentizeError) -> Failure {
-    workshop.failed().because(error)
+fn not_a_tool(context: &BuildContext<'_>, error: ComponentizeError) -> Failure {
+    context.failed().because(error)
 }

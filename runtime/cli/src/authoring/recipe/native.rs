@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::compiler::{Program, Workshop};
+use super::super::compiler::{BuildContext, Program};
 use super::super::language::Language;
 use super::{MODULE, component_of_module};
 use crate::error::Failure;
@@ -11,14 +11,14 @@ use crate::error::Failure;
 const STACK: &str = "1048576";
 
 /// Finds Zig: of the system, or as the package `ziglang` of PyPI.
-fn zig(workshop: &Workshop<'_>) -> Result<Program, Failure> {
-    workshop.find_any(&["zig", "python-zig"], Language::Zig.preparation())
+fn zig(context: &BuildContext<'_>) -> Result<Program, Failure> {
+    context.find_any(&["zig", "python-zig"], Language::Zig.preparation())
 }
 
-pub(super) async fn build_c(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
-    let zig = zig(workshop)?;
-    let is_cpp = workshop.manifest.language == Language::Cpp;
-    let output = workshop.intermediate(MODULE);
+pub(super) async fn build_c(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+    let zig = zig(context)?;
+    let is_cpp = context.manifest.language == Language::Cpp;
+    let output = context.intermediate(MODULE);
     let stack = format!("-Wl,-z,stack-size={STACK}");
     let mut arguments = vec![
         if is_cpp { "c++" } else { "cc" }.to_owned(),
@@ -36,22 +36,22 @@ pub(super) async fn build_c(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure>
     if is_cpp {
         arguments.extend(["-fno-exceptions".into(), "-fno-rtti".into()]);
     }
-    arguments.extend(sources(workshop, "toolcell"));
-    let main = Path::new(&workshop.manifest.main);
+    arguments.extend(sources(context, "toolcell"));
+    let main = Path::new(&context.manifest.main);
     let dir = main.parent().and_then(Path::to_str).unwrap_or_default();
-    arguments.extend(sources(workshop, if dir.is_empty() { "." } else { dir }));
-    workshop.run(&zig, arguments).await?;
-    component_of_module(workshop)
+    arguments.extend(sources(context, if dir.is_empty() { "." } else { dir }));
+    context.run(&zig, arguments).await?;
+    component_of_module(context)
 }
 
 /// Returns the source files in a directory of the tool, sorted.
-fn sources(workshop: &Workshop<'_>, dir: &str) -> Vec<String> {
-    let endings: &[&str] = if workshop.manifest.language == Language::Cpp {
+fn sources(context: &BuildContext<'_>, dir: &str) -> Vec<String> {
+    let endings: &[&str] = if context.manifest.language == Language::Cpp {
         &["cc", "cpp", "cxx"]
     } else {
         &["c"]
     };
-    let entries = workshop.dir.join(dir).read_dir().into_iter().flatten().flatten();
+    let entries = context.dir.join(dir).read_dir().into_iter().flatten().flatten();
     let mut files: Vec<String> = entries
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| {
@@ -65,16 +65,16 @@ fn sources(workshop: &Workshop<'_>, dir: &str) -> Vec<String> {
     files
 }
 
-pub(super) async fn build_zig(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
-    let zig = zig(workshop)?;
+pub(super) async fn build_zig(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+    let zig = zig(context)?;
     // Without WASI the standard library has no files, and its absence is a compile error.
-    let target = if workshop.manifest.wasi.is_empty() {
+    let target = if context.manifest.wasi.is_empty() {
         "wasm32-freestanding"
     } else {
         "wasm32-wasi"
     };
-    let root = format!("-Mroot={}", workshop.manifest.main);
-    let output = format!("-femit-bin={}", workshop.intermediate(MODULE));
+    let root = format!("-Mroot={}", context.manifest.main);
+    let output = format!("-femit-bin={}", context.intermediate(MODULE));
     let mut arguments = vec![
         "build-exe",
         "-target",
@@ -87,10 +87,10 @@ pub(super) async fn build_zig(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failur
         &output,
         "-OReleaseSmall",
     ];
-    if !workshop.manifest.wasi.is_empty() {
+    if !context.manifest.wasi.is_empty() {
         arguments.push("-mexec-model=reactor");
     }
     arguments.extend(["--dep", "toolcell", &root, "-Mtoolcell=toolcell/toolcell.zig"]);
-    workshop.run(&zig, arguments).await?;
-    component_of_module(workshop)
+    context.run(&zig, arguments).await?;
+    component_of_module(context)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::compiler::Workshop;
+use super::super::compiler::BuildContext;
 use super::super::language::{Language, Wasi};
 use super::super::world::{self, WORLD};
 use super::MODULE;
@@ -34,21 +34,21 @@ const STANDARD_MODULES: &str = "\
     turtledemo types typing unicodedata unittest urllib uuid venv warnings wave weakref webbrowser \
     winreg winsound wsgiref xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
-    let main = Path::new(&workshop.manifest.main);
+pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+    let main = Path::new(&context.manifest.main);
     let module = main
         .file_stem()
         .and_then(|stem| stem.to_str())
         .unwrap_or_default();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !module.chars().all(is_word) || module.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(workshop
+        return Err(context
             .failed()
-            .why(text!("`{}` cannot be imported in Python", workshop.manifest.main))
+            .why(text!("`{}` cannot be imported in Python", context.manifest.main))
             .hint("name the file with letters, digits and `_`"));
     }
     if is_standard(module) {
-        return Err(workshop
+        return Err(context
             .failed()
             .why(text!(
                 "`{}` is a module of Python's standard library",
@@ -59,23 +59,23 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
                 module.to_owned()
             )));
     }
-    let componentize = workshop.find("componentize-py", Language::Python.preparation())?;
-    let has_wasi = !workshop.manifest.wasi.is_empty();
+    let componentize = context.find("componentize-py", Language::Python.preparation())?;
+    let has_wasi = !context.manifest.wasi.is_empty();
     // CPython imports everything but HTTP by itself.
-    let http: &[Wasi] = if workshop.manifest.uses(Wasi::Http) {
+    let http: &[Wasi] = if context.manifest.uses(Wasi::Http) {
         &[Wasi::Http]
     } else {
         &[]
     };
-    world::write(workshop, http, "wasi")?;
+    world::write(context, http, "wasi")?;
     let without = if has_wasi { "" } else { "import toolcell.no_wasi\n" };
     let entry = format!("from toolcell.component import Tools\nimport {module}\n{without}");
-    workshop.write(&format!("{ENTRY}.py"), entry.as_bytes())?;
+    context.write(&format!("{ENTRY}.py"), entry.as_bytes())?;
 
     let (wit, build, output) = (
-        workshop.intermediate(world::DIR),
-        workshop.intermediate(""),
-        workshop.intermediate(MODULE),
+        context.intermediate(world::DIR),
+        context.intermediate(""),
+        context.intermediate(MODULE),
     );
     let parent = main.parent().and_then(Path::to_str).unwrap_or_default();
     let sources = if parent.is_empty() { "." } else { parent };
@@ -84,12 +84,12 @@ pub(super) async fn build(workshop: &Workshop<'_>) -> Result<Vec<u8>, Failure> {
         arguments.push("--stub-wasi");
     }
     arguments.extend(["-p", ".", "-p", sources, "-p", &build]);
-    if workshop.dir.join(PACKAGES).is_dir() {
+    if context.dir.join(PACKAGES).is_dir() {
         arguments.extend(["-p", PACKAGES]);
     }
     arguments.extend([ENTRY, "-o", &output]);
-    workshop.run(&componentize, arguments).await?;
-    workshop.output(&output)
+    context.run(&componentize, arguments).await?;
+    context.output(&output)
 }
 
 fn is_standard(module: &str) -> bool {

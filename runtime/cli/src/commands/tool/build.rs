@@ -7,7 +7,7 @@ use serde_json::json;
 use toolcell_core::ToolSpec;
 
 use super::list::first_sentence;
-use crate::authoring::compiler::{BUILD, Workshop};
+use crate::authoring::compiler::{BUILD, BuildContext};
 use crate::authoring::manifest::Manifest;
 use crate::authoring::recipe;
 use crate::components::loader::{ComponentLoader, Inspected};
@@ -57,7 +57,7 @@ impl Build {
         })?;
         let manifest = Manifest::read(&dir)?;
         refuse_link(&dir)?;
-        let workshop = Workshop {
+        let context = BuildContext {
             environment,
             console,
             dir: &dir,
@@ -67,11 +67,11 @@ impl Build {
             let language = Own(manifest.language.title());
             console.note(text!("building the tool `{}` in {} …", manifest.name, language));
         }
-        let component = recipe::build(&workshop).await?;
+        let component = recipe::build(&context).await?;
 
         // What is broken never takes the place of what worked.
         let file = format!("{}.wasm", manifest.name);
-        workshop.write(&file, &component)?;
+        context.write(&file, &component)?;
         let built = dir.join(BUILD).join(&file);
         let inspected = inspect(&built, overrides, environment, console).await?;
         let output = match &self.output {
