@@ -40,7 +40,7 @@ pub use approval::{
     MAX_PATTERN, UnusedRule, Verdict, is_within,
 };
 pub use error::{AgentError, BuildError, FnToolError};
-pub use hook::Hook;
+pub use hook::{ClientHooks, Hook};
 pub use machine::{LoopState, Machine};
 pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};

@@ -168,13 +168,4 @@ fn hooks_run_for_the_calls_of_a_served_agent() {
     let answer = client.call(1, "counter", task()["arguments"].clone());
     assert_eq!(text(&answer), "No.");
     client.finish();
-    // Tools that are served without an agent would bypass them.
-    let seen = user
-        .run_with_input(&["mcp", "serve", "--tool", "text"], "")
-        .ended(3);
-    assert!(
-        seen.stderr.contains("hooks do not run for MCP clients yet"),
-        "{}",
-        seen.stderr
-    );
 }

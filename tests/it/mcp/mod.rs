@@ -5,6 +5,7 @@ mod asking;
 mod attaching;
 mod boxed;
 mod configured;
+mod hooks;
 mod http;
 mod install;
 mod over_http;
@@ -270,24 +271,6 @@ fn limit_that_ended_a_call_is_not_told_as_a_denial() {
     let told = "a call of `probe` was stopped by a limit: 1000000 units of fuel used up; raise the limit with --limit fuel=2M";
     assert!(seen.stderr.contains(told), "{}", seen.stderr);
     assert!(!seen.stderr.contains("denied"), "{}", seen.stderr);
-}
-
-#[test]
-fn settings_that_would_not_be_enforced_are_refused() {
-    let user = User::new();
-    user.file("hook.wasm", Probe::default().build());
-    let component = user.work().join("hook.wasm");
-    user.configure(&format!("[hooks.h]\ncomponent = {component:?}\n"));
-    let seen = user.run(&["mcp", "serve"]).ended(3);
-    assert!(
-        seen.stderr.contains("hooks do not run for MCP clients yet"),
-        "{}",
-        seen.stderr
-    );
-    user.configure(&format!(
-        "[hooks.h]\ncomponent = {component:?}\nenabled = false\n"
-    ));
-    user.run(&["mcp", "serve"]).ended(0);
 }
 
 #[test]

@@ -107,6 +107,18 @@ impl ClientBudget {
         }
     }
 
+    /// Account in which calls and hooks reserve what they may use.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Charges a hook that has run.
+    pub(crate) fn count_hook(&self, receipt: &Receipt, ticket: Option<Ticket>) {
+        let mut used = self.used();
+        used.spent.count_hook(receipt);
+        self.account.count(&used.spent, ticket);
+    }
+
     fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }

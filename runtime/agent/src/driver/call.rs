@@ -18,7 +18,7 @@ use crate::budget::reserve::{Amounts, Exhausted};
 use crate::context::messages;
 use crate::definition::AgentDefinition;
 use crate::driver::spans;
-use crate::hook::{CallReport, FailurePhase, FailureReport, HookTurn};
+use crate::hook::{CallReport, HookTurn};
 use crate::machine::Input;
 use crate::policy::Control;
 use crate::tools::control;
@@ -166,13 +166,6 @@ impl CallTask {
             result: result.clone(),
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
-        self.inner.hooks.after_call(&report, &self.hooks).await;
-        if let Some(error) = &result.error {
-            let failure = FailureReport {
-                phase: FailurePhase::Call,
-                message: format!("{}: {error}", self.tool),
-            };
-            self.inner.hooks.on_error(&failure, &self.hooks).await;
-        }
+        self.inner.hooks.report_call(&report, &self.hooks).await;
     }
 }

@@ -29,10 +29,10 @@ pub(crate) struct NoteReceiver {
 }
 
 /// Event in the queue.
-pub(super) struct Note {
-    pub(super) event: Event,
+pub(crate) struct Note {
+    pub(crate) event: Event,
     /// Reservation to which the event belongs.
-    pub(super) ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Ticket>,
     may_be_lost: bool,
 }
 
@@ -82,7 +82,7 @@ impl NoteReceiver {
     }
 
     /// Returns the next note if one is queued.
-    pub(super) fn try_next(&mut self) -> Option<Note> {
+    pub(crate) fn try_next(&mut self) -> Option<Note> {
         let note = self.receiver.try_recv().ok()?;
         Some(self.received(note))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::provider::{Completion, Request, ToolChoice};
-use toolcell_core::{ArgumentPlace, Decision, Message, Part, RemainingBudget, ToolError};
+use toolcell_core::{ArgumentPlace, Decision, Message, Part, RemainingBudget};
 use tracing::Instrument as _;
 
 use super::call::CallTask;
@@ -16,8 +16,8 @@ use crate::context::messages;
 use crate::context::normalise;
 use crate::definition::AgentDefinition;
 use crate::driver::spans;
-use crate::hook::{FailurePhase, FailureReport, HookTurn, PendingCall, PromptDraft, Ruling};
-use crate::machine::{Input, RefusedCall};
+use crate::hook::{Aborted, FailurePhase, FailureReport, HookTurn, PreparedCall, PromptDraft, Ruling};
+use crate::machine::Input;
 use crate::tools::dispatch;
 
 /// Result of a task.
@@ -85,7 +85,7 @@ impl Driver<'_> {
                         places,
                     })
                 }
-                Err((by, reason)) => TaskEnd::Aborted { by, reason },
+                Err(Aborted { by, reason }) => TaskEnd::Aborted { by, reason },
             }
         });
     }
@@ -248,63 +248,20 @@ impl Driver<'_> {
 /// led when hooks judged them.
 ///
 /// # Errors
-/// Hook and reason, if a hook aborts the turn.
+/// Fails if a hook aborts the turn.
 async fn prepare(
     inner: &AgentDefinition,
     turn: &HookTurn,
     id: &str,
     tool: &str,
     arguments: &str,
-) -> Result<Result<(Value, Option<Vec<ArgumentPlace>>), RefusedCall>, (String, String)> {
+) -> Result<PreparedCall, Aborted> {
     let (found, checked) = match dispatch::check(&inner.registry, tool, arguments) {
         Ok(found) => found,
         Err(refusal) => {
-            report_arguments(inner, turn, tool, &refusal.error).await;
+            inner.hooks.report_arguments(tool, &refusal.error, turn).await;
             return Ok(Err(refusal));
         }
     };
-    let Value::Object(map) = checked.clone() else {
-        return Ok(Ok((checked, None)));
-    };
-    let mut pending = PendingCall {
-        id: id.to_owned(),
-        tool: tool.to_owned(),
-        arguments: map,
-        places: Vec::new(),
-    };
-    let places = |arguments: &Value| found.places(arguments);
-    match inner.hooks.before_call(&mut pending, places, turn).await {
-        Ruling::Proceed => {}
-        Ruling::Cancel { reason, .. } => {
-            return Ok(Err(RefusedCall {
-                arguments: checked,
-                error: ToolError::denied(messages::cancelled_by_hook(&reason), None),
-            }));
-        }
-        Ruling::Abort { by, reason } => return Err((by, reason)),
-    }
-    let changed = Value::Object(pending.arguments);
-    // Empty without a hook at this point.
-    let places = (!pending.places.is_empty()).then_some(pending.places);
-    if changed == checked {
-        return Ok(Ok((checked, places)));
-    }
-    Ok(match found.spec().input.check_arguments(&changed) {
-        Ok(()) => Ok((changed, places)),
-        Err(error) => {
-            report_arguments(inner, turn, tool, &error).await;
-            Err(RefusedCall {
-                arguments: changed,
-                error,
-            })
-        }
-    })
-}
-
-async fn report_arguments(inner: &AgentDefinition, turn: &HookTurn, tool: &str, error: &ToolError) {
-    let failure = FailureReport {
-        phase: FailurePhase::CallArguments,
-        message: format!("{tool}: {error}"),
-    };
-    inner.hooks.on_error(&failure, turn).await;
+    inner.hooks.prepare_call(id, &*found, checked, turn).await
 }

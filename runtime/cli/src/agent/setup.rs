@@ -376,7 +376,7 @@ fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
     policy
 }
 
-fn cannot_build(error: BuildError) -> Failure {
+pub(crate) fn cannot_build(error: BuildError) -> Failure {
     match error {
         BuildError::DuplicateHook { .. } | BuildError::HookCycle { .. } => {
             Failure::new(Exit::Config, "the hooks have conflicting orders")

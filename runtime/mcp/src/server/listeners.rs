@@ -68,10 +68,10 @@ impl Listeners {
         }
     }
 
-    /// Tells all clients that the list has changed. One that does not read is not told.
+    /// Tells all clients that the list has changed. One that reads nothing is told while there is room for messages to it.
     pub(crate) fn tell(&self) {
         for (outbox, params) in self.lock().listeners.values() {
-            outbox.offer(message::notification(CHANGED, params));
+            outbox.tell(message::notification(CHANGED, params));
         }
     }
 }

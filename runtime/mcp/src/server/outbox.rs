@@ -202,9 +202,13 @@ impl Outbox {
     /// Sends a notification, or drops it if the client does not read.
     pub(crate) fn offer(&self, bytes: Vec<u8>) {
         let waiting = MAX_UNREAD_BYTES - self.room.available_permits();
-        if waiting + bytes.len() + MESSAGE_BYTES > MAX_UNREAD_WITH_NOTIFICATION {
-            return;
+        if waiting + bytes.len() + MESSAGE_BYTES <= MAX_UNREAD_WITH_NOTIFICATION {
+            self.tell(bytes);
         }
+    }
+
+    /// Sends a notification that no later one repeats, while there is any room.
+    pub(crate) fn tell(&self, bytes: Vec<u8>) {
         if let Some(room) = self.try_room(bytes.len()) {
             self.send(&Reply::Alone, Message::new(bytes, room));
         }
@@ -363,5 +367,11 @@ mod tests {
         assert_eq!(waiting(&outbox), MAX_UNREAD_WITH_NOTIFICATION);
         outbox.offer(Vec::new());
         assert_eq!(waiting(&outbox), MAX_UNREAD_WITH_NOTIFICATION);
+        // One that no later one repeats is dropped only without any room.
+        let all = MAX_UNREAD_BYTES - MAX_UNREAD_WITH_NOTIFICATION;
+        for _ in 0..=all / MESSAGE_BYTES {
+            outbox.tell(Vec::new());
+        }
+        assert_eq!(waiting(&outbox), MAX_UNREAD_BYTES);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use toolcell_agent::ApprovalHint;
-use toolcell_core::event::{Event, EventSink as _};
+use toolcell_core::event::{Event, EventSink};
 use toolcell_core::tool::LogLine;
 use toolcell_core::{ApprovalRequest, CallResult, ToolCall, ToolName};
 use toolcell_mcp::ServerObserver;
@@ -21,19 +21,33 @@ use crate::ui::hints::AllowHints;
 use crate::ui::render::Console;
 use crate::ui::terminal::{Size, text};
 
-/// Maximum number of hints that are printed. Each is printed once: a client that does not read standard error must not
-/// block calls when the pipe is full.
-const MAX_HINTS: usize = 64;
+/// Maximum number of hints, and of notices of hooks, that are printed. Each is printed once: a client that does not read
+/// standard error must not block calls when the pipe is full.
+const MAX_TOLD: usize = 64;
 
 /// Files the calls of the client, and tells the user on standard error how to allow what was denied.
 pub(super) struct CallLog {
     console: Console,
+    session: String,
     facts: RwLock<Facts>,
     size: Size,
-    told: Mutex<BTreeSet<String>>,
+    hints: Told,
+    notices: Told,
     log: Option<Arc<LogFiles>>,
     /// Hint for a call of an agent that needs approval.
     approval_hint: Arc<ApprovalHint>,
+}
+
+/// What was printed.
+#[derive(Default)]
+struct Told(Mutex<BTreeSet<String>>);
+
+impl Told {
+    /// True for a text that is to be printed now.
+    fn is_due(&self, text: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < MAX_TOLD && told.insert(text.to_owned())
+    }
 }
 
 /// Facts about the tools that are offered.
@@ -67,12 +81,19 @@ impl CallLog {
         };
         Ok(Arc::new(Self {
             console: console.clone(),
+            session,
             facts: RwLock::new(Facts::of(offer, environment)),
             size: Size::of_error(environment),
-            told: Mutex::default(),
+            hints: Told::default(),
+            notices: Told::default(),
             log,
             approval_hint: approval_hint(environment),
         }))
+    }
+
+    /// Name of the client in its log, and for hooks.
+    pub(super) fn session(&self) -> &str {
+        &self.session
     }
 
     /// Takes the facts about other tools, which are offered from now on.
@@ -90,11 +111,10 @@ impl CallLog {
         }
     }
 
-    /// Tells the user something once.
-    fn tell(&self, message: String) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < MAX_HINTS && told.insert(message.clone()) {
-            self.console.note(message);
+    /// Gives the user a hint once.
+    fn tell(&self, hint: String) {
+        if self.hints.is_due(&hint) {
+            self.console.note(hint);
         }
     }
 
@@ -120,6 +140,18 @@ impl CallLog {
     pub(super) fn end(&self) {
         if let Some(error) = self.log.as_ref().and_then(|log| log.error()) {
             self.console.note(text!("the log is incomplete: {}", error));
+        }
+    }
+}
+
+impl EventSink for CallLog {
+    /// Files what hooks report, and shows their notices.
+    fn event(&self, event: &Event) {
+        self.file(event);
+        if let Event::Notice { text, .. } = event
+            && self.notices.is_due(text)
+        {
+            self.console.note(text!("notice of a hook: {}", text));
         }
     }
 }

@@ -83,7 +83,7 @@ impl<'a> Clients<'a> {
             version: env!("CARGO_PKG_VERSION").into(),
             instructions: None,
         };
-        let guard = offer.guard();
+        let guard = offer.guard(log.session(), log.clone());
         let tools = offer.tools(&guard, self.settings, self.environment);
         let server = Server::new(tools, identity, observer).map_err(|error| {
             Failure::new(Exit::Config, "the tools cannot be served together")

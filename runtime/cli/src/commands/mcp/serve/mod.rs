@@ -141,7 +141,6 @@ impl Serve {
             let offer = Offer::agent(name, self.locked, settings, environment, console).await?;
             return Ok((offer, None));
         }
-        offer::check_enforced(settings)?;
         let loader = ComponentLoader::open(environment, settings, console)?;
         let wanted = selection::choose(&loader, &self.tools, console).await?;
         let (reload, offer) = Reload::begin(loader, wanted, self.locked, console).await?;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcell_agent::budget::Budget;
-use toolcell_agent::{ApprovalCause, ApprovalHint, Approvals, ClientGuard, ClientRules};
+use toolcell_agent::{ApprovalCause, ApprovalHint, Approvals, ClientGuard, ClientHooks, ClientRules};
 use toolcell_core::Tool;
-use toolcell_core::event::DataFlow;
+use toolcell_core::event::{DataFlow, EventSink};
 use toolcell_core::suggest::nearest;
 
 use crate::agent::setup;
 use crate::approval::terminal::Known;
 use crate::approval::{project_rules, terminal};
-use crate::components::loader::{ComponentLoader, Loaded};
+use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::components::{data_flow, lock, selection, tool_lint};
 use crate::config::user_files::user_file_shown;
 use crate::config::{Settings, ToolSettings};
@@ -36,6 +36,8 @@ pub(super) struct Offer {
     flows: BTreeMap<String, DataFlow>,
     approvals: Approvals,
     budget: Budget,
+    /// Hooks around the calls of a client; `None` for an agent, which runs them itself.
+    hooks: Option<ClientHooks>,
     /// MCP servers of an agent.
     servers: Servers,
 }
@@ -45,24 +47,26 @@ impl Offer {
     pub(super) async fn components(
         loader: &ComponentLoader<'_>,
         wanted: &[ToolSettings],
+        hooks: &[LoadedHook],
         is_locked: bool,
     ) -> Result<(Self, Findings), Failure> {
         let (settings, environment) = (loader.settings, loader.environment);
         let loaded = selection::load_all(loader, wanted).await?;
         let findings = tool_lint::among(&loaded);
         if is_locked {
-            lock::check(&loaded, Some(&[]), environment)?;
+            lock::check(&loaded, Some(hooks), environment)?;
         }
         let mut approvals = terminal::rules(settings, environment);
         let of_projects = project_rules::of(&loaded, &approvals.rules);
         approvals.rules.extend(of_projects);
-        let flows = data_flow::of_tools(&loaded, DataFlow::default());
+        let flows = data_flow::of_tools(&loaded, data_flow::of_hooks(hooks));
         let offer = Self {
             known: Arc::new(setup::known(&loaded, &findings, settings, environment)?),
             tools: loaded.iter().flat_map(|loaded| loaded.tools.clone()).collect(),
             flows: flows.into_iter().collect(),
             approvals,
             budget: settings.budget.budget(None),
+            hooks: client_hooks(hooks)?,
             servers: Servers::default(),
             loaded,
         };
@@ -104,14 +108,19 @@ impl Offer {
             known: Arc::new(sole.known),
             approvals: sole.approvals,
             budget: sole.budget,
+            hooks: None,
             servers: sole.servers,
             loaded: sole.loaded,
         })
     }
 
-    /// Creates the guard of a client, with its budget.
-    pub(super) fn guard(&self) -> ClientGuard {
-        ClientGuard::new(self.budget.clone())
+    /// Creates the guard of a client, with its budget. Hooks know the client as `session`.
+    pub(super) fn guard(&self, session: &str, events: Arc<dyn EventSink>) -> ClientGuard {
+        let budget = self.budget.clone();
+        match &self.hooks {
+            Some(hooks) => ClientGuard::with_hooks(budget, hooks.clone(), session, events),
+            None => ClientGuard::new(budget),
+        }
     }
 
     /// Returns the tools of one client, under the approval rules, the flow guard and the budget.
@@ -137,18 +146,13 @@ impl Offer {
     }
 }
 
-/// Refuses settings that this command would not enforce: serving without them would be weaker than what the user wrote.
-pub(super) fn check_enforced(settings: &Settings) -> Result<(), Failure> {
-    let mut hooks = settings.hooks.values();
-    if let Some(hook) = hooks.find(|hook| hook.component.enabled.value) {
-        let failure = Failure::new(Exit::Config, "hooks do not run for MCP clients yet").why(text!(
-            "the hook `{}` is enabled, and the calls of a client would bypass it",
-            hook.component.name
-        ));
-        return Err(failure
-            .hint("serve with a configuration of its own, without them: toolcell --config FILE mcp serve"));
+/// Returns the hooks around the calls of clients, if there are some.
+fn client_hooks(hooks: &[LoadedHook]) -> Result<Option<ClientHooks>, Failure> {
+    if hooks.is_empty() {
+        return Ok(None);
     }
-    Ok(())
+    let hooks = hooks.iter().map(|hook| hook.hook.clone()).collect();
+    ClientHooks::new(hooks).map(Some).map_err(setup::cannot_build)
 }
 
 /// Returns the hint for a call that needs approval, which its client cannot ask for.

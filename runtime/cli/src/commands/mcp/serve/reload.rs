@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::clients::Clients;
 use super::offer::{Findings, Offer};
-use crate::components::loader::ComponentLoader;
+use crate::components::loader::{ComponentLoader, LoadedHook};
 use crate::components::lock;
 use crate::config::{ComponentSource, ToolSettings};
 use crate::error::{Exit, Failure};
@@ -26,6 +26,8 @@ const MAX_TOLD: usize = 256;
 pub(super) struct Reload<'a> {
     loader: ComponentLoader<'a>,
     wanted: Vec<ToolSettings>,
+    /// Hooks, which stay as they are.
+    hooks: Vec<LoadedHook>,
     files: Vec<Watched>,
     lock: Watched,
     is_locked: bool,
@@ -109,13 +111,15 @@ impl<'a> Reload<'a> {
         });
         let files = files.collect();
         let lock = Watched::new(loader.environment.cwd.join(lock::FILE), 0);
-        let (offer, findings) = Offer::components(&loader, &wanted, is_locked).await?;
+        let hooks = loader.hooks().await?;
+        let (offer, findings) = Offer::components(&loader, &wanted, &hooks, is_locked).await?;
         for finding in findings.values().flatten() {
             console.note(text!("warning: {}", finding));
         }
         let reload = Self {
             loader,
             wanted,
+            hooks,
             files,
             lock,
             is_locked,
@@ -208,7 +212,8 @@ impl<'a> Reload<'a> {
     }
 
     async fn replace(&self, clients: &Clients<'_>) -> Result<Findings, Failure> {
-        let (offer, findings) = Offer::components(&self.loader, &self.wanted, self.is_locked).await?;
+        let (offer, findings) =
+            Offer::components(&self.loader, &self.wanted, &self.hooks, self.is_locked).await?;
         let loaded = clients.replace(offer);
         loaded.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
         Ok(findings)
