@@ -155,6 +155,33 @@ fn server_in_a_cell_reaches_what_is_granted() {
     let text = std::fs::read_to_string(&file).unwrap();
     user.configure(&format!("deny = [{:?}]\n{text}", user.work().join("notes.md")));
     assert_eq!(called(&user)["content"][0]["text"], "denied");
+    configure(&user, "grants = [\"read=.\"]");
+    let flags = ["--json", "--tool", "box", "--grant", "deny=notes.md"];
+    let seen = user.run_script(&flags).ended(0);
+    assert_eq!(result(&seen, "box_look")["content"][0]["text"], "denied");
+}
+
+#[test]
+fn server_in_a_cell_keeps_nothing_for_the_next_session() {
+    let mut user = user("");
+    let call = json!({ "calls": [{ "name": "box_look", "arguments": {} }] });
+    let answer = json!({ "text": "Done." });
+    let script = json!({ "model": "demo", "steps": [call, answer, call, answer, call, answer] });
+    user.file("script.json", script.to_string());
+    let chat = [
+        "chat",
+        "--provider",
+        "scripted",
+        "--model",
+        "script.json",
+        "--tool",
+        "box",
+    ];
+    user.var("TOOLCELL_LOG", "toolcell=info,toolcell_mcp=info");
+    let seen = user.run_with_input(&chat, "one\ntwo\n/clear\nthree\n").ended(0);
+    let begun = |text: &str| text.matches("an MCP server was started again").count();
+    let (before, after) = seen.stderr.split_once("started a new session").unwrap();
+    assert_eq!((begun(before), begun(after)), (0, 1), "{}", seen.stderr);
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn hook_with_grants_gives_its_data_flow_to_the_calls_of_clients() {
     let mut client = Client::session(&user, &["--tool", "fetch", "--grant", "http=example.com"]);
     let refused = client.call(1, "fetch", json!({ "url": "https://example.com/" }));
     assert!(
-        refused.to_string().contains("this call of `fetch` is not allowed"),
+        refused
+            .to_string()
+            .contains("this call of `fetch` is not allowed"),
         "{refused}"
     );
     client.finish();

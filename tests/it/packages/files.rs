@@ -228,8 +228,15 @@ fn package_that_was_lost_can_be_repaired() {
     // Its component is gone.
     std::fs::remove_file(&stored(&user)[0]).unwrap();
     user.run(&call).ended(7);
+    let back = "was missing or damaged, and is back";
     let seen = user.run(&update).ended(0);
-    assert!(seen.stderr.contains("was missing and is back"), "{}", seen.stderr);
+    assert!(seen.stderr.contains(back), "{}", seen.stderr);
+    user.run(&call).ended(0);
+    // Its component has other bytes, as a full disk or another program leaves them.
+    std::fs::write(&stored(&user)[0], component("Lies.")).unwrap();
+    user.run(&call).ended(7);
+    let seen = user.run(&update).ended(0);
+    assert!(seen.stderr.contains(back), "{}", seen.stderr);
     user.run(&call).ended(0);
     // The configuration names another component.
     let added = configuration(&user);

@@ -279,9 +279,8 @@ impl Components {
             lock::check(&self.loaded, Some(&self.hooks), environment)?;
             lock::check_servers(&self.servers, environment)?;
         } else {
-            for finding in findings.values().flatten().chain(self.servers.findings()) {
-                console.note(text!("warning: {}", finding));
-            }
+            let of_components = findings.iter().map(|(name, found)| (name.as_str(), &found[..]));
+            tool_lint::warn(of_components.chain(self.servers.findings()), console);
         }
         Ok(findings)
     }

@@ -77,7 +77,7 @@ impl Lock {
         for finding in tool_lint::among(&loaded)
             .values()
             .flatten()
-            .chain(servers.findings())
+            .chain(servers.findings().flat_map(|(_, found)| found))
         {
             console.note(text!("warning: {}", finding));
         }

@@ -25,6 +25,7 @@ use crate::config::user_files;
 use crate::config::{ComponentSource, HookSettings, Origin, Settings, Sourced, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::packages::store;
 use crate::scratch::overlay;
 use crate::ui::render::Console;
 use crate::ui::terminal::{Text, text};
@@ -474,6 +475,7 @@ fn bytes(
         ComponentSource::File(path) => {
             let label = environment.shown(&path.value);
             let bytes = read_component(path, &label)?;
+            check_package(path, &bytes, &label, environment)?;
             (label, bytes.into())
         }
     })
@@ -530,6 +532,24 @@ fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec
         };
         user_files::because(fail(), error).hints(hint.map(str::to_owned))
     })
+}
+
+/// Refuses a component of a package that is not the one which was reviewed.
+fn check_package(
+    path: &Sourced<std::path::PathBuf>,
+    bytes: &[u8],
+    label: &str,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    match store::digest_at(&path.value, environment) {
+        Some(expected) if Digest::of(bytes) != expected => {
+            let failure = Failure::new(Exit::Component, text!("the component `{}` is damaged", label));
+            Err(failure
+                .why("its bytes are not those of the package that was added")
+                .hint("toolcell tool update NAME fetches it again"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn cannot_load(label: &str, error: LoadError) -> Failure {

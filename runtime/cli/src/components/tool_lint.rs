@@ -13,6 +13,8 @@ use toolcell_core::inert::is_hidden;
 
 use crate::components::loader::Loaded;
 use crate::config::ComponentSource;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
 
 /// Length in bytes above which a description is reported. Built-in tools use at most 400.
 const LONG_DESCRIPTION: usize = 1 << 10;
@@ -115,6 +117,27 @@ pub(crate) fn among(loaded: &[Loaded]) -> BTreeMap<String, Vec<String>> {
         })
         .filter(|(_, found)| !found.is_empty())
         .collect()
+}
+
+/// Maximum number of findings that are shown of a component or server at its start, so that they do not scroll away everything
+/// else.
+const MAX_SHOWN: usize = 8;
+
+/// Shows the first findings of a component or server, and how many more there are.
+pub(crate) fn warn<'a>(findings: impl Iterator<Item = (&'a str, &'a [String])>, console: &Console) {
+    for (name, findings) in findings {
+        for finding in findings.iter().take(MAX_SHOWN) {
+            console.note(text!("warning: {}", finding));
+        }
+        let omitted = findings.len().saturating_sub(MAX_SHOWN);
+        if omitted > 0 {
+            console.note(text!(
+                "warning: {} more findings of this kind in `{}`",
+                omitted,
+                name
+            ));
+        }
+    }
 }
 
 /// Returns every text of a tool that a model reads, with its location.

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use similar::{ChangeTag, TextDiff};
 use toolcell_core::ToolSpec;
+use toolcell_mcp::client::MAX_TOOLS;
 
 use crate::mcp::servers::Running;
 
@@ -33,6 +35,9 @@ pub(crate) struct LockedDefinition {
     /// Output schema, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output: Option<String>,
+    /// Annotations, as JSON, if the user trusts those of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotations: Option<String>,
 }
 
 /// A difference of a server from the lock.
@@ -48,18 +53,24 @@ pub(crate) struct Difference {
 
 impl LockedServer {
     pub(crate) fn of(running: &Running) -> Self {
-        let tools = running.tools.iter().map(|tool| tool.spec());
+        let trusts_annotations = running.settings.trusts_annotations;
+        let tools = running.tools.iter().map(|tool| {
+            let spec = tool.spec();
+            (
+                spec.name.to_string(),
+                LockedDefinition::of(spec, trusts_annotations),
+            )
+        });
         Self {
             command: running.identity(),
-            tools: tools
-                .map(|spec| (spec.name.to_string(), LockedDefinition::of(spec)))
-                .collect(),
+            tools: tools.collect(),
         }
     }
 
-    /// Names of its tools here.
+    /// Names and definitions of its tools here, to be listed: as many as a server has. The file can be one of a project.
     pub(crate) fn tools(&self) -> impl Iterator<Item = (&str, &LockedDefinition)> {
-        self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
+        let tools = self.tools.iter().take(MAX_TOOLS);
+        tools.map(|(name, tool)| (name.as_str(), tool))
     }
 
     /// Returns the differences of `now` from this lock. A tool that is gone is none: fewer tools need no approval.
@@ -100,6 +111,11 @@ impl LockedServer {
                     pretty(&text(&tool.output)),
                     "its output schema changed",
                 ),
+                (
+                    pretty(&text(&locked.annotations)),
+                    pretty(&text(&tool.annotations)),
+                    "its annotations, which you trust, changed",
+                ),
             ] {
                 if old != new {
                     found.push(difference(what, diff(&old, &new)));
@@ -116,12 +132,13 @@ impl LockedDefinition {
         &self.description
     }
 
-    fn of(spec: &ToolSpec) -> Self {
+    fn of(spec: &ToolSpec, trusts_annotations: bool) -> Self {
         Self {
             title: spec.title.clone(),
             description: spec.description.clone(),
             input: spec.input.as_value().to_string(),
             output: spec.output.as_ref().map(|schema| schema.as_value().to_string()),
+            annotations: trusts_annotations.then(|| json!(spec.hints).to_string()),
         }
     }
 }
@@ -164,6 +181,7 @@ mod tests {
             description: description.into(),
             input: input.into(),
             output: None,
+            annotations: None,
         };
         LockedServer {
             command: "x".into(),
@@ -202,6 +220,18 @@ mod tests {
                     vec![line("- {}"), line("+ {"), line("+   \"a\": 1"), line("+ }")]
                 ),
             ]
+        );
+        let mut trusted = old.clone();
+        let tool = trusted.tools.get_mut("srv_t").unwrap();
+        tool.annotations = Some(r#"{"read_only":true}"#.into());
+        let mut flipped = trusted.clone();
+        let tool = flipped.tools.get_mut("srv_t").unwrap();
+        tool.annotations = Some(r#"{"read_only":false}"#.into());
+        let found = trusted.differences(&flipped);
+        assert_eq!(found[0].what, "its annotations, which you trust, changed");
+        assert_eq!(
+            found[0].lines,
+            [line("-   \"read_only\": true"), line("+   \"read_only\": false")]
         );
         let mut more = old.clone();
         let tool = more.tools["srv_t"].clone();

@@ -123,9 +123,11 @@ impl Servers {
         self.0.iter().find(|running| running.settings.name == name)
     }
 
-    /// Lint findings of all servers.
-    pub(crate) fn findings(&self) -> impl Iterator<Item = &String> {
-        self.0.iter().flat_map(|running| &running.findings)
+    /// Lint findings by server.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.0
+            .iter()
+            .map(|running| (running.settings.name.as_str(), &running.findings[..]))
     }
 
     /// Facts about each tool that an approval question shows.
@@ -181,6 +183,13 @@ impl Servers {
             }
         }
         Ok(())
+    }
+
+    /// Ends the servers in cells, which begin anew at their next call: a new session gets nothing that they have kept. What
+    /// the others keep is in their data-flow labels.
+    pub(crate) async fn renew(&self) {
+        let in_cells = self.0.iter().filter(|running| running.is_in_cell());
+        join_all(in_cells.map(|running| running.server.stop())).await;
     }
 
     /// Ends all servers: each can end by itself in a short time.
@@ -298,6 +307,10 @@ impl Running {
             }
             _ => address,
         }
+    }
+
+    fn is_in_cell(&self) -> bool {
+        matches!(self.settings.transport, Transport::Cell { .. })
     }
 
     /// Returns the tool that reads its resources, if it is offered.

@@ -284,8 +284,7 @@ impl<'a> Session<'a> {
             );
         }
         // Only the registry itself gets its credentials, and the token server of Docker Hub.
-        let is_of_hub =
-            realm.host_str() == Some("auth.docker.io") && self.image.registry.ends_with("docker.io");
+        let is_of_hub = realm.host_str() == Some("auth.docker.io") && is_docker_hub(&self.image.registry);
         let registry = self.image.url("")?;
         let is_own = realm.origin() == registry.origin();
         let basic = basic.filter(|_| is_own || (is_of_hub && realm.scheme() == "https"));
@@ -341,6 +340,11 @@ fn parameter(challenge: &str, name: &str) -> Option<String> {
         }
         rest = next;
     }
+}
+
+/// True for the names of Docker Hub, whose token server is another host.
+fn is_docker_hub(registry: &str) -> bool {
+    matches!(registry, "docker.io" | "index.docker.io" | "registry-1.docker.io")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use toolcell_sandbox::Digest;
 
+use crate::components::sandbox::MAX_COMPONENT_BYTES;
 use crate::config::user_files::{read_list, write_list};
 use crate::environment::Environment;
 use crate::packages::Fetched;
@@ -107,6 +108,12 @@ impl PackageStore {
         Ok(path)
     }
 
+    /// True if a component is there, and has its digest.
+    pub(crate) fn has(&self, digest: Digest) -> bool {
+        let read = toolcell_fs::read(&self.path(digest), &toolcell_fs::Rules::own(MAX_COMPONENT_BYTES));
+        read.is_ok_and(|bytes| Digest::of(&bytes) == digest)
+    }
+
     /// Adds a package, in place of one of the same name.
     ///
     /// # Errors
@@ -144,6 +151,16 @@ impl PackageStore {
         }
         Ok(())
     }
+}
+
+/// Returns the digest that a component at this path must have, if the path is one of the store.
+pub(crate) fn digest_at(path: &Path, environment: &Environment) -> Option<Digest> {
+    let hex = path.file_stem()?.to_str().filter(|_| is_component(path))?;
+    let components = directory(environment)?.join(COMPONENTS);
+    if path.parent()?.canonicalize().ok()? != components.canonicalize().ok()? {
+        return None;
+    }
+    Digest::try_from(format!("sha256:{hex}")).ok()
 }
 
 fn directory(environment: &Environment) -> Option<PathBuf> {

@@ -23,14 +23,15 @@ use crate::ui::terminal::{Own, Text, text};
 
 /// Returns the reasons of an error, outermost first. A source whose text is part of the previous text is left out.
 pub(crate) fn chain(error: &anyhow::Error) -> Vec<Text> {
-    // The message of `anyhow!` with a literal.
-    if let Some(own) = error.downcast_ref::<&'static str>() {
-        return vec![(*own).into()];
-    }
     let mut reasons: Vec<Text> = Vec::new();
     let mut next: Option<&(dyn Error + 'static)> = Some(error.as_ref());
+    // The outermost literal of `anyhow!` or `context`, which can be that of any error in the chain.
+    let literal = error.downcast_ref::<&'static str>().copied();
     while let Some(error) = next {
-        let reason = of(error);
+        let reason = match literal {
+            Some(own) if own == error.to_string() => own.into(),
+            _ => of(error),
+        };
         if !(reasons.last()).is_some_and(|last| last.plain().contains(&reason.plain())) {
             reasons.push(reason);
         }

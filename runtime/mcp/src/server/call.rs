@@ -367,7 +367,7 @@ impl CallObserver for Watch {
                 self.server.observer.unasked(&request);
                 return Decision::Later;
             }
-            let Some(text) = self.server.observer.question(&request) else {
+            let Some(text) = self.server.observer.question(&request, self.generation) else {
                 return Decision::Later;
             };
             match &self.scope.asks {

@@ -60,6 +60,11 @@ impl Server {
         Ok(Self(Arc::new(ServerState::new(catalog, identity, observer))))
     }
 
+    /// Number of times that the tools were replaced.
+    pub fn generation(&self) -> u64 {
+        self.0.catalog().generation
+    }
+
     /// Offers other tools instead of the present ones. Clients that listen are told if their list differs; calls in progress go on
     /// with the tools that they have called.
     ///

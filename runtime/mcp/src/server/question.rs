@@ -55,7 +55,7 @@ pub(crate) fn params(text: &str, with_mode: bool) -> Value {
         "message": text,
         "requestedSchema": {
             "type": "object",
-            "properties": { FIELD: { "type": "boolean", "title": "Run this call once", "default": false } },
+            "properties": { FIELD: { "type": "boolean", "title": "Run this call", "default": false } },
             "required": [FIELD],
         },
     });

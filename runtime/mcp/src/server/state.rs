@@ -24,8 +24,9 @@ pub struct Identity {
 
 /// Observer of the calls of all clients. Its methods must not block.
 pub trait ServerObserver: Send + Sync {
-    /// Returns the question to the user about a call, in the words of the host; `None` if clients are not to ask.
-    fn question(&self, _request: &ApprovalRequest) -> Option<String> {
+    /// Returns the question to the user about a call, in the words of the host; `None` if clients are not to ask. The call is one of
+    /// the tools of this generation, as [`Server::generation`](super::Server::generation) counts them.
+    fn question(&self, _request: &ApprovalRequest, _generation: u64) -> Option<String> {
         None
     }
     /// Called when a call begins, with the arguments as the client sent them.

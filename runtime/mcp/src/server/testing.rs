@@ -172,7 +172,7 @@ impl Seen {
 }
 
 impl ServerObserver for Seen {
-    fn question(&self, request: &ApprovalRequest) -> Option<String> {
+    fn question(&self, request: &ApprovalRequest, _generation: u64) -> Option<String> {
         Some(format!("run {} with {}?", request.tool, request.arguments))
     }
 

@@ -34,6 +34,11 @@ use wit_type::{MAX_NAME_BYTES, MAX_TYPE_PARTS, Room, Unsupported, WitType};
 /// Maximum number of functions that are listed with the reason why they are no tools.
 const MAX_LEFT_OUT: usize = 128;
 
+/// Maximum number of parts of the types of all functions, and of bytes of the names in them: as 16 functions of the largest size
+/// have. Describing and checking them takes time that no limit of a call bounds.
+const MAX_PARTS: usize = 16 * MAX_TYPE_PARTS;
+const MAX_ALL_NAME_BYTES: usize = 16 * MAX_NAME_BYTES;
+
 /// Length of the marker of a description that is cut, in bytes.
 const CUT_MARKER: usize = 40;
 
@@ -82,8 +87,8 @@ impl Functions {
             left_out: Vec::new(),
             beyond: 0,
             room: Room {
-                parts: MAX_TOOLS * MAX_TYPE_PARTS,
-                name_bytes: MAX_TOOLS * MAX_NAME_BYTES,
+                parts: MAX_PARTS,
+                name_bytes: MAX_ALL_NAME_BYTES,
             },
         };
         for (name, item) in component.component_type().exports(engine) {

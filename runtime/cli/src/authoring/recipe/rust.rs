@@ -22,7 +22,11 @@ pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure
     ];
     context.run(&cargo, arguments).await.map_err(|failure| {
         // Of the compiler, for a target without its standard library.
-        if failure.to_string().contains("can't find crate for `core`") {
+        let text = failure.to_string();
+        if ["core", "std"]
+            .iter()
+            .any(|name| text.contains(&format!("can't find crate for `{name}`")))
+        {
             failure.hint(context.installing(Language::Rust.preparation()))
         } else {
             failure

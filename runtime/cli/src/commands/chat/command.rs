@@ -16,7 +16,7 @@ use crate::session::in_use::Mark;
 use crate::session::prompt;
 use crate::session::turn_runner::{TurnRunner, cannot_go_on};
 use crate::ui::render::{Console, usage};
-use crate::ui::terminal::{FAINT, NAME, Own, STRONG, Text, text};
+use crate::ui::terminal::{FAINT, GUTTER, NAME, Own, STRONG, Text, text};
 
 /// Commands with their arguments and help.
 pub(super) const COMMANDS: [(&str, &str, &str); 13] = [
@@ -127,6 +127,7 @@ impl Conversation<'_> {
             }
             "/resume" => return self.turns.turn(&mut self.session, TurnStart::Resume).await,
             _ => {
+                self.turns.setup().servers.renew().await;
                 (self.session, self.mark) = self.turns.new_session(self.environment)?;
                 self.attached.clear();
                 self.console.note("started a new session");
@@ -157,7 +158,7 @@ impl Conversation<'_> {
             for spec in self.turns.agent().tools() {
                 s.err.styled(STRONG, text!("  {}", spec.name))?;
                 let first = spec.description.lines().next().unwrap_or_default();
-                s.err.styled(FAINT, text!("  {}", first))?;
+                s.err.styled(FAINT, text!("  {}{}", Own(GUTTER), first))?;
                 s.err.end_line()?;
             }
             s.err.flush()

@@ -9,7 +9,7 @@ use super::command::Conversation;
 use crate::error::{Exit, Failure};
 use crate::mcp::servers::Running;
 use crate::session::{prompt, resources};
-use crate::ui::terminal::{FAINT, GUTTER, NAME, Own, Text, text};
+use crate::ui::terminal::{FAINT, GUTTER, NAME, Name, Own, Text, text};
 
 /// Maximum length of the words of a server in an error, in characters.
 const MAX_ERROR: usize = 1_000;
@@ -143,8 +143,8 @@ fn arguments_of(prompt: &PromptInfo) -> Text {
         .arguments
         .iter()
         .map(|(name, is_required)| match is_required {
-            true => text!("{}=…", name.as_str()),
-            false => text!("[{}=…]", name.as_str()),
+            true => text!("{}=…", Name(name)),
+            false => text!("[{}=…]", Name(name)),
         });
     Text::join(arguments, " ")
 }

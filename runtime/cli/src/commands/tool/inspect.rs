@@ -21,7 +21,9 @@ use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::held::Holding;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, STRONG, Screen, Shown, Text, WARN, text};
+use crate::ui::terminal::{
+    BAD, FAINT, GOOD, GUTTER, NAME, Name, Own, STRONG, Screen, Shown, Text, WARN, text,
+};
 
 /// Show what a component can do: its tools or its hook points, the meaning of its imports, its size and digest.
 ///
@@ -310,7 +312,11 @@ fn print_tool(out: &mut Screen<Holding>, spec: &ToolSpec, is_offered: bool) -> i
         if let Some(description) = parameter.get("description").and_then(Value::as_str) {
             out.styled(
                 FAINT,
-                text!("  {}", description.lines().collect::<Vec<_>>().join(" ")),
+                text!(
+                    "  {}{}",
+                    Own(GUTTER),
+                    description.lines().collect::<Vec<_>>().join(" ")
+                ),
             )?;
         }
         out.end_line()?;

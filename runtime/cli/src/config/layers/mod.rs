@@ -26,7 +26,7 @@ use crate::config::file::{
     ApprovalTable, BucketTable, File, FlowRule, LogTable, ProjectInstructions, RuleTable, SecretTable,
 };
 use crate::config::limits;
-use crate::config::mcp;
+use crate::config::mcp::{self, McpSettings};
 use crate::config::names::TakenNames;
 use crate::config::provider::ProviderSettings;
 use crate::config::setting::SettingSpec;
@@ -355,6 +355,7 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) {
         overrides,
         tools,
         hooks,
+        mcp,
         ..
     } = settings;
     provider.overlay(&overrides.provider);
@@ -375,10 +376,13 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) {
     for tool in tools.values_mut() {
         tool.apply(overrides, environment);
     }
-    // Grants and limits of the command line are for tools; `--dangerous` and denials apply to hooks as well.
-    for hook in hooks.values_mut() {
-        hook.component.dangerous = overrides.dangerous;
-        hook.component.apply_denials(overrides, environment);
+    // Grants and limits of the command line are for tools; `--dangerous` and denials apply to hooks and to MCP servers in cells
+    // as well.
+    let in_cells = mcp.values_mut().filter_map(McpSettings::component_mut);
+    let of_hooks = hooks.values_mut().map(|hook| &mut hook.component);
+    for component in of_hooks.chain(in_cells) {
+        component.dangerous = overrides.dangerous;
+        component.apply_denials(overrides, environment);
     }
 }
 

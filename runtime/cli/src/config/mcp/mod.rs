@@ -18,7 +18,7 @@ use crate::config::file::{BindingTable, LimitsTable};
 use crate::config::names::TakenNames;
 use crate::config::source::{Origin, Source, Sourced};
 use crate::config::units::Span;
-use crate::config::{ComponentSource, Settings};
+use crate::config::{ComponentSource, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};
@@ -296,6 +296,14 @@ impl McpSettings {
             Transport::Process(process) => process.command_line(),
             Transport::Http { url, .. } => url.clone(),
             Transport::Cell { component, arguments } => transport::of_cell(component, arguments),
+        }
+    }
+
+    /// Its component, if it runs in a cell.
+    pub(crate) fn component_mut(&mut self) -> Option<&mut ToolSettings> {
+        match &mut self.transport {
+            Transport::Cell { component, .. } => Some(component),
+            Transport::Process(_) | Transport::Http { .. } => None,
         }
     }
 

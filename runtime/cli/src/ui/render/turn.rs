@@ -218,13 +218,16 @@ impl TurnView {
                 )?;
             }
             Event::CallProgress { id, progress } => {
-                if let Some((_, activity)) = state.running.get(id) {
+                if let Some((name, activity)) = state.running.get(id) {
                     let of = progress
                         .total
                         .map(|total| format!("/{total}"))
                         .unwrap_or_default();
-                    let what = progress.message.as_deref().unwrap_or("running");
-                    activity.relabel(text!("{} {}{}", what, progress.done, of));
+                    let done = text!("running {}: {}{}", name.clone(), progress.done, of);
+                    activity.relabel(match &progress.message {
+                        Some(message) => text!("{} {}{}", done, Own(GUTTER), message),
+                        None => done,
+                    });
                 }
             }
             Event::CallLog { id, line } => log(&self.console, state.several_running(id), line)?,

@@ -156,8 +156,8 @@ impl Metrics {
 }
 
 impl ServerObserver for Counting {
-    fn question(&self, request: &ApprovalRequest) -> Option<String> {
-        self.inner.question(request)
+    fn question(&self, request: &ApprovalRequest, generation: u64) -> Option<String> {
+        self.inner.question(request, generation)
     }
 
     fn started(&self, call: &ToolCall) {

@@ -1,12 +1,12 @@
 //! Log of one client: its calls in the log files, and hints for the user on standard error.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use toolcell_agent::ApprovalHint;
 use toolcell_core::event::{Event, EventSink};
 use toolcell_core::tool::LogLine;
-use toolcell_core::{ApprovalRequest, CallResult, ToolCall, ToolName};
+use toolcell_core::{ApprovalCause, ApprovalRequest, CallResult, ToolCall, ToolName};
 use toolcell_mcp::ServerObserver;
 use toolcell_store::LogFiles;
 
@@ -25,11 +25,15 @@ use crate::ui::terminal::{Size, text};
 /// standard error must not block calls when the pipe is full.
 const MAX_TOLD: usize = 64;
 
+/// Maximum number of generations of the tools whose facts are kept. A call of an older one that needs approval is refused.
+const MAX_GENERATIONS: usize = 8;
+
 /// Files the calls of the client, and tells the user on standard error how to allow what was denied.
 pub(super) struct CallLog {
     console: Console,
     session: String,
-    facts: RwLock<Facts>,
+    /// Facts by the generation of the tools, the newest last.
+    facts: RwLock<VecDeque<(u64, Arc<Facts>)>>,
     size: Size,
     hints: Told,
     notices: Told,
@@ -82,7 +86,7 @@ impl CallLog {
         Ok(Arc::new(Self {
             console: console.clone(),
             session,
-            facts: RwLock::new(Facts::of(offer, environment)),
+            facts: RwLock::new(VecDeque::from([(0, Arc::new(Facts::of(offer, environment)))])),
             size: Size::of_error(environment),
             hints: Told::default(),
             notices: Told::default(),
@@ -96,13 +100,22 @@ impl CallLog {
         &self.session
     }
 
-    /// Takes the facts about other tools, which are offered from now on.
-    pub(super) fn set_offer(&self, offer: &Offer, environment: &Environment) {
-        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Facts::of(offer, environment);
+    /// Takes the facts about the tools of a generation, which are offered next. Calls of earlier ones go on.
+    pub(super) fn add_offer(&self, generation: u64, offer: &Offer, environment: &Environment) {
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        facts.retain(|(known, _)| *known != generation);
+        facts.push_back((generation, Arc::new(Facts::of(offer, environment))));
+        if facts.len() > MAX_GENERATIONS {
+            facts.pop_front();
+        }
     }
 
-    fn facts(&self) -> RwLockReadGuard<'_, Facts> {
-        self.facts.read().unwrap_or_else(PoisonError::into_inner)
+    /// Facts about the tools of a generation, or the newest ones.
+    fn facts(&self, generation: Option<u64>) -> Option<Arc<Facts>> {
+        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |known: u64| generation.is_none_or(|generation| known == generation);
+        let found = facts.iter().rfind(|(known, _)| is_it(*known));
+        found.map(|(_, facts)| facts.clone())
     }
 
     fn file(&self, event: &Event) {
@@ -125,7 +138,7 @@ impl CallLog {
         if let Some(hint) = error.and_then(|error| error.hint()) {
             self.tell(format!("a call of `{tool}` was refused; {hint}"));
         }
-        let facts = self.facts();
+        let Some(facts) = self.facts(None) else { return };
         for hint in facts.hints.of_denials(tool, &receipt, error) {
             self.tell(format!("an access of `{tool}` was denied; {hint}"));
         }
@@ -157,9 +170,14 @@ impl EventSink for CallLog {
 }
 
 impl ServerObserver for CallLog {
-    fn question(&self, request: &ApprovalRequest) -> Option<String> {
-        let facts = self.facts();
-        question::of_call(request, facts.known.get(&request.tool), false).plain(self.size)
+    fn question(&self, request: &ApprovalRequest, generation: u64) -> Option<String> {
+        let facts = self.facts(Some(generation))?;
+        let text = question::of_call(request, facts.known.get(&request.tool), false).plain(self.size)?;
+        // The flow guard asks once for each combination, as in a session.
+        Some(match request.cause {
+            ApprovalCause::Rule => text,
+            _ => format!("{text}\nThe flow of data is then allowed for all later calls of this client."),
+        })
     }
 
     fn started(&self, call: &ToolCall) {

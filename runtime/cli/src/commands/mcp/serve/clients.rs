@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::join_all;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,8 @@ use crate::ui::render::Console;
 /// Parts that the servers of all clients share.
 pub(super) struct Clients<'a> {
     offer: Mutex<Offer>,
+    /// What each client is offered alone.
+    own: Mutex<Vec<Offer>>,
     settings: &'a Settings,
     environment: &'a Environment,
     console: &'a Console,
@@ -43,6 +46,7 @@ impl<'a> Clients<'a> {
     ) -> Self {
         Self {
             offer: Mutex::new(offer),
+            own: Mutex::default(),
             settings,
             environment,
             console,
@@ -54,8 +58,9 @@ impl<'a> Clients<'a> {
     pub(super) fn replace(&self, offer: Offer) -> Result<(), DuplicateTool> {
         for client in &*lock(&self.clients) {
             let tools = offer.tools(&client.guard, self.settings, self.environment);
+            let next = client.server.generation() + 1;
+            client.log.add_offer(next, &offer, self.environment);
             client.server.replace_tools(tools)?;
-            client.log.set_offer(&offer, self.environment);
         }
         *lock(&self.offer) = offer;
         Ok(())
@@ -67,13 +72,13 @@ impl<'a> Clients<'a> {
             client.log.end();
         }
         let offer = self.offer.into_inner().unwrap_or_else(PoisonError::into_inner);
-        offer.end().await;
+        let own = self.own.into_inner().unwrap_or_else(PoisonError::into_inner);
+        join_all(own.iter().chain([&offer]).map(Offer::end)).await;
     }
 
     /// Creates the server of one client, with a budget, a data flow and a log of its own.
-    fn server(&self, metrics: Option<&Arc<Metrics>>) -> Result<Server, Failure> {
-        let offer = lock(&self.offer);
-        let log = CallLog::open(&offer, self.settings, self.environment, self.console)?;
+    fn server(&self, offer: &Offer, metrics: Option<&Arc<Metrics>>) -> Result<Server, Failure> {
+        let log = CallLog::open(offer, self.settings, self.environment, self.console)?;
         let observer: Arc<dyn ServerObserver> = match metrics {
             Some(metrics) => metrics.observing(log.clone()),
             None => log.clone(),
@@ -98,9 +103,23 @@ impl<'a> Clients<'a> {
         Ok(server)
     }
 
+    /// Creates the server of a client with a token. The MCP servers of an agent keep what a client sends, so that each client
+    /// has its own.
+    async fn server_of_token(&self, is_first: bool, metrics: &Arc<Metrics>) -> Result<Server, Failure> {
+        let again = lock(&self.offer).again();
+        let Some((name, is_locked)) = again.filter(|_| !is_first) else {
+            return self.server(&lock(&self.offer), Some(metrics));
+        };
+        let offer = Offer::agent(&name, is_locked, self.settings, self.environment, self.console);
+        let offer = Box::pin(offer).await?;
+        let server = self.server(&offer, Some(metrics));
+        lock(&self.own).push(offer);
+        server
+    }
+
     /// Serves one client on standard input and output.
     pub(super) async fn serve_stdio(&self, stop: &CancellationToken) -> Result<Exit, Failure> {
-        let server = self.server(None)?;
+        let server = self.server(&lock(&self.offer), None)?;
         let ended = stop.child_token();
         cancel_when_unread(ended.clone());
         let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -124,12 +143,15 @@ impl<'a> Clients<'a> {
     ) -> Result<Exit, Failure> {
         let tokens = http.tokens(address, self.environment, &Keyring::of_system())?;
         let metrics = Arc::new(Metrics::default());
-        let server = || self.server(Some(&metrics));
         let access = if tokens.is_empty() {
-            Access::Open(server()?)
+            Access::Open(self.server(&lock(&self.offer), Some(&metrics))?)
         } else {
-            let clients = tokens.into_iter().map(|token| Ok((token, server()?)));
-            Access::Tokens(clients.collect::<Result<_, Failure>>()?)
+            let mut clients = Vec::new();
+            for token in tokens {
+                let is_first = clients.is_empty();
+                clients.push((token, self.server_of_token(is_first, &metrics).await?));
+            }
+            Access::Tokens(clients)
         };
         let listener = http::listen(address, self.console).await?;
         let server = HttpServer::new(access, http.reached(), metrics);

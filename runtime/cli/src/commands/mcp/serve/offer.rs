@@ -40,6 +40,8 @@ pub(super) struct Offer {
     hooks: Option<ClientHooks>,
     /// MCP servers of an agent.
     servers: Servers,
+    /// Name of the agent, and whether its tools are compared with the lock file.
+    agent: Option<(String, bool)>,
 }
 
 impl Offer {
@@ -68,6 +70,7 @@ impl Offer {
             budget: settings.budget.budget(None),
             hooks: client_hooks(hooks)?,
             servers: Servers::default(),
+            agent: None,
             loaded,
         };
         let findings = if is_locked { Findings::new() } else { findings };
@@ -110,8 +113,15 @@ impl Offer {
             budget: sole.budget,
             hooks: None,
             servers: sole.servers,
+            agent: Some((name.to_owned(), is_locked)),
             loaded: sole.loaded,
         })
+    }
+
+    /// Arguments of [`Offer::agent`] for another client, if it cannot share what this one has.
+    pub(super) fn again(&self) -> Option<(String, bool)> {
+        let has_servers = self.servers.iter().next().is_some();
+        self.agent.clone().filter(|_| has_servers)
     }
 
     /// Creates the guard of a client, with its budget. Hooks know the client as `session`.

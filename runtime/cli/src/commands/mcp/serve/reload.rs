@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::clients::Clients;
 use super::offer::{Findings, Offer};
 use crate::components::loader::{ComponentLoader, LoadedHook};
-use crate::components::lock;
+use crate::components::{lock, tool_lint};
 use crate::config::{ComponentSource, ToolSettings};
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
@@ -113,9 +113,10 @@ impl<'a> Reload<'a> {
         let lock = Watched::new(loader.environment.cwd.join(lock::FILE), 0);
         let hooks = loader.hooks().await?;
         let (offer, findings) = Offer::components(&loader, &wanted, &hooks, is_locked).await?;
-        for finding in findings.values().flatten() {
-            console.note(text!("warning: {}", finding));
-        }
+        tool_lint::warn(
+            findings.iter().map(|(name, found)| (name.as_str(), &found[..])),
+            console,
+        );
         let reload = Self {
             loader,
             wanted,

@@ -59,13 +59,13 @@ impl Push {
                 text!("the reference `{}` cannot be used", self.reference),
             )
         };
+        let elsewhere =
+            || wrong().why("components are published in OCI registries, `REGISTRY/REPOSITORY:TAG`");
         let image = match Reference::parse(&self.reference, None, environment) {
             Ok(Reference::Oci(image)) => image,
-            Ok(_) => {
-                return Err(
-                    wrong().why("components are published in OCI registries, `REGISTRY/REPOSITORY:TAG`")
-                );
-            }
+            Ok(_) => return Err(elsewhere()),
+            // What an address lacks to be added says nothing here.
+            Err(_) if self.reference.contains("://") => return Err(elsewhere()),
             Err(error) => return Err(wrong().because(error)),
         };
         let path = environment.path(&self.file, &environment.cwd);

@@ -79,29 +79,44 @@ impl Update {
         )
         .await?;
         let origin = reference.to_string();
+        let store = open_store(environment)?;
+        // It was not locked while the component was fetched.
+        if store.package(&self.name).map_err(unusable_store)?.as_ref() != Some(&package) {
+            return Err(fail()
+                .why("another command has changed or removed the package meanwhile")
+                .hint("run the command again, if it is still a package: toolcell tool list"));
+        }
+        let is_accepted =
+            |accepted: &String| *accepted == fetched.digest.to_string() || *accepted == fetched.digest.hex();
+        if let Some(accepted) = &self.accept
+            && !is_accepted(accepted)
+            && fetched.digest == package.digest
+        {
+            return Err(fail()
+                .why(text!("it is {} at its origin, as it is here", fetched.digest))
+                .why("that is not what was accepted"));
+        }
         if fetched.digest == package.digest && origin == package.origin {
-            let store = open_store(environment)?;
             let path = store.path(package.digest);
             let is_configured = configured_tool.is_some_and(|tool| match &tool.component {
                 ComponentSource::File(file) => file.value == path,
                 ComponentSource::Shipped(_) => false,
             });
             if is_configured {
-                let is_missing = !path.is_file();
-                if is_missing {
+                let is_damaged = !store.has(package.digest);
+                if is_damaged {
                     store.write(&fetched).map_err(unusable_store)?;
                 }
-                let is_same = store.package(&self.name).map_err(unusable_store)?.as_ref() == Some(&package);
-                if is_same && is_private != package.private {
+                if is_private != package.private {
                     let private = Package {
                         private: is_private,
                         ..package
                     };
                     store.set(private).map_err(unusable_store)?;
                 }
-                console.note(if is_missing {
+                console.note(if is_damaged {
                     text!(
-                        "`{}` is up to date; its component was missing and is back",
+                        "`{}` is up to date; its component was missing or damaged, and is back",
                         self.name
                     )
                 } else {
@@ -112,7 +127,6 @@ impl Update {
         }
         let edited = open_configuration(environment, fail)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
-        let store = open_store(environment)?;
         let path = store.write(&fetched).map_err(unusable_store)?;
         let updated = async {
             let new = review(&self.name, path.clone(), &fetched.bytes, &loader).await?;
@@ -132,7 +146,6 @@ impl Update {
                 diff::unified(&mut s.out, &old, &definitions(&new))?;
                 s.out.flush()
             })?;
-            let digest = fetched.digest.to_string();
             match &self.accept {
                 None => {
                     return Err(fail().why("its differences are not accepted yet").hint(text!(
@@ -147,7 +160,7 @@ impl Update {
                         fetched.digest
                     )));
                 }
-                Some(accepted) if *accepted != digest && *accepted != fetched.digest.hex() => {
+                Some(accepted) if !is_accepted(accepted) => {
                     return Err(fail()
                         .why(text!(
                             "it is {} now, which is not what was accepted",
