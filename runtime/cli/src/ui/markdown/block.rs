@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use anstyle::Style;
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::code::Code;
-use super::link::Link;
+use super::inline::Link;
 use super::rows::Run;
 use super::table::Table;
 use crate::ui::terminal::{FAINT, NAME, STRONG, inert};
@@ -462,28 +462,6 @@ impl Builder<'_> {
         let text = inert(text).replace('\r', "␍");
         self.word.push(Run::new(style, text));
         self.word_end = end;
-    }
-
-    /// Adds text in a style; without colours between delimiters.
-    fn styled(&mut self, style: Style, text: &CowStr<'_>, range: &Range<usize>, delimiter: &str) {
-        self.begin(style, delimiter, range);
-        // The offsets within are not known.
-        self.text(text, &(range.end..range.end));
-        self.finish(delimiter, range);
-    }
-
-    fn begin(&mut self, style: Style, delimiter: &str, range: &Range<usize>) {
-        self.styles.push(style);
-        if !self.colour {
-            self.run(delimiter, range.start + delimiter.len());
-        }
-    }
-
-    fn finish(&mut self, delimiter: &str, range: &Range<usize>) {
-        if !self.colour {
-            self.run(delimiter, range.end);
-        }
-        self.styles.pop();
     }
 
     pub(super) fn flush(&mut self) {

@@ -5,7 +5,7 @@
 //! | text that arrives in pieces, shown as soon as nothing can change it | [`stream`] |
 //! | blocks and inline markup, as words and lines | [`block`] |
 //! | delimiters that are not closed yet | [`delimiter`] |
-//! | code, links, tables | [`code`], [`link`], [`table`] |
+//! | emphasis and links, code, tables | [`inline`], [`code`], [`table`] |
 //! | rows of a given width: wrapping, indentation | [`rows`] |
 //!
 //! The text stays foreign: each character is made inert after the parser has resolved entities, each row stands behind the
@@ -14,7 +14,7 @@
 mod block;
 mod code;
 mod delimiter;
-mod link;
+mod inline;
 mod rows;
 mod stream;
 mod table;

@@ -338,7 +338,7 @@ fn random(seed: &mut u64) -> String {
 #[test]
 fn random_text_fits_every_width_and_loses_no_letter() {
     let mut seed = 7;
-    for round in 0..500 {
+    for round in 0..200 {
         let text = random(&mut seed);
         let columns = 10 + round % 70;
         for colour in [true, false] {
@@ -362,14 +362,14 @@ fn random_text_fits_every_width_and_loses_no_letter() {
 #[test]
 fn block_beyond_the_limit_is_shown_as_it_is() {
     let mut stream = MarkdownStream::default();
-    let line = "*word* ";
+    let line = &"*word* ".repeat(150);
     let mut count = 0;
     let rest = loop {
         match stream.push(line, Width::of(40), true) {
             Ok(_) => count += 1,
             Err(rows) => break rows,
         }
-        assert!(count < 100_000);
+        assert!(count < 1_000);
     };
     assert!(count * line.len() > 200 << 10, "{count}");
     assert!(!rest.rows.is_empty());

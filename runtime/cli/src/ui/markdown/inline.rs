@@ -1,4 +1,4 @@
-//! Links and pictures: their text and their address.
+//! Inline markup: emphasis, code, links and pictures with their addresses.
 
 use std::ops::Range;
 
@@ -21,6 +21,28 @@ pub(super) struct Link {
 }
 
 impl Builder<'_> {
+    /// Adds text in a style; without colours between delimiters.
+    pub(super) fn styled(&mut self, style: Style, text: &CowStr<'_>, range: &Range<usize>, delimiter: &str) {
+        self.begin(style, delimiter, range);
+        // The offsets within are not known.
+        self.text(text, &(range.end..range.end));
+        self.finish(delimiter, range);
+    }
+
+    pub(super) fn begin(&mut self, style: Style, delimiter: &str, range: &Range<usize>) {
+        self.styles.push(style);
+        if !self.colour {
+            self.run(delimiter, range.start + delimiter.len());
+        }
+    }
+
+    pub(super) fn finish(&mut self, delimiter: &str, range: &Range<usize>) {
+        if !self.colour {
+            self.run(delimiter, range.end);
+        }
+        self.styles.pop();
+    }
+
     pub(super) fn begin_link(
         &mut self,
         kind: LinkType,
