@@ -24,7 +24,7 @@ Second line, <https://auto.example>, ![a picture](p.png).
 
 ```rust
 fn main() {
-\tprintln!(\"**not strong**\");
+\tshow(\"**not strong**\");
 }
 ```
 
@@ -125,7 +125,7 @@ fn every_kind_of_block_is_laid_out() {
 
     rust
       fn main() {
-          println!("**not strong**");
+          show("**not strong**");
       }
 
     name  | count | note        |
@@ -168,7 +168,7 @@ fn without_colours_delimiters_stay() {
 
     ```rust
       fn main() {
-          println!("**not strong**");
+          show("**not strong**");
       }
     ```
 
