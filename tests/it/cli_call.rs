@@ -491,3 +491,21 @@ fn limit_that_a_tool_sees_as_an_error_is_a_limit_with_a_hint() {
     }
     call("file_bytes=1KiB").ended(0);
 }
+
+#[test]
+fn argument_in_another_form_is_refused_with_its_json() {
+    let user = User::new();
+    for (written, json) in [
+        ("path=x", r#"'{"path":"x"}'"#),
+        ("count=3", r#"'{"count":3}'"#),
+        ("text=it's", r#"'{"text":"it'\''s"}'"#),
+    ] {
+        let seen = user.run(&["call", "text_count", written]).ended(2);
+        assert!(seen.stderr.contains("not a JSON object"), "{}", seen.stderr);
+        let hint = format!("toolcell call text_count {json}");
+        assert!(seen.stderr.contains(&hint), "{}", seen.stderr);
+    }
+    // Other forms are an error of the tool's arguments.
+    let seen = user.run(&["call", "text_count", "a b=c"]);
+    assert!(!seen.stderr.contains("not a JSON object"), "{}", seen.stderr);
+}

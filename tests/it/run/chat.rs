@@ -151,6 +151,7 @@ fn help_lists_commands_and_wrong_ones_are_errors() {
         "/cost",
         "/tools",
         "/attach [FILE]",
+        "/edit [TEXT]",
     ] {
         assert!(seen.stderr.contains(command), "{}", seen.stderr);
     }
@@ -189,4 +190,47 @@ fn tab_completes_commands_and_file_names() {
         .wait_for("One.");
     terminal.wait_for("› ").keys("/quit\r");
     assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn edited_text_is_the_next_prompt_and_is_not_sent() {
+    let mut user = User::new();
+    script(&user, "script.json", "demo", &["One.", "Two."]);
+    let seen = chat(&user, "/edit\n").ended(2);
+    assert!(
+        seen.stderr.contains("an editor needs a terminal"),
+        "{}",
+        seen.stderr
+    );
+    // A program with arguments.
+    user.var("EDITOR", "sed -i s/begin/changed/");
+    let mut terminal = Terminal::start(&user, &SCRIPT, "xterm", 100, 30);
+    terminal.wait_for("› ").keys("/edit begin here\r");
+    terminal.wait_for("› ").wait_for("changed here").keys(" now");
+    terminal.wait_for(" now").keys("\r").wait_for("One.");
+    terminal.wait_for("› ").keys("/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+    let started = events(&user, "turn_started");
+    assert_eq!(started.len(), 1);
+    let sent = started[0]["message"].to_string();
+    assert!(
+        sent.contains("changed here now") && !sent.contains("begin"),
+        "{sent}"
+    );
+}
+
+#[test]
+fn editor_that_fails_or_is_missing_is_an_error() {
+    for (editor, error) in [
+        ("false", "could not edit the message with `false`"),
+        (" ", "no editor is set"),
+    ] {
+        let mut user = User::new();
+        script(&user, "script.json", "demo", &["One."]);
+        user.var("EDITOR", editor);
+        let mut terminal = Terminal::start(&user, &SCRIPT, "xterm", 100, 30);
+        terminal.wait_for("› ").keys("/edit\r").wait_for(error);
+        terminal.wait_for("› ").keys("/quit\r");
+        assert_eq!(terminal.finish(), Some(0));
+    }
 }

@@ -6,6 +6,7 @@ mod budget;
 mod chat;
 mod concurrent;
 mod log;
+mod markdown;
 mod model;
 mod profiles;
 mod project_instructions;

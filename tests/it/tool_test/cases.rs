@@ -51,7 +51,7 @@ fn differences_are_shown_with_what_was_expected() {
         name = "beyond the limit"
         tool = "text_count"
         arguments = { text = "a" }
-        limits = { fuel = 10 }
+        limits = { fuel = 100 }
         error = "limit"
         "#,
     )

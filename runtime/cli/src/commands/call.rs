@@ -18,6 +18,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
 use crate::scratch::pending::Scratch;
+use crate::ui::escape;
 use crate::ui::hints::AllowHints;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::reason;
@@ -134,7 +135,18 @@ impl Call {
                     .map_err(|e| fail().because(e))?;
                 String::from_utf8(bytes).map_err(|e| fail().because(e))
             }
-            Some(text) => Ok(text.to_owned()),
+            Some(text) => match as_object(text) {
+                None => Ok(text.to_owned()),
+                Some(object) => Err(Failure::new(
+                    Exit::Usage,
+                    text!("the arguments `{}` are not a JSON object", text),
+                )
+                .hint(text!(
+                    "toolcell call {} {}",
+                    escape::shell(&self.tool),
+                    escape::shell(&object)
+                ))),
+            },
         }
     }
 
@@ -172,6 +184,17 @@ impl Call {
             Ok(())
         })
     }
+}
+
+/// Returns the JSON object that `NAME=VALUE` stands for, or `None` if a text has another form.
+fn as_object(text: &str) -> Option<String> {
+    let (name, value) = text.split_once('=')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || !name.chars().all(is_name) {
+        return None;
+    }
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    Some(json!({ name: value }).to_string())
 }
 
 /// Converts an error to JSON, with its kind and, for readers of a single field, its message.

@@ -15,6 +15,7 @@ use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
+use crate::ui::render::turn::streamed::MarkdownFlag;
 use crate::ui::terminal::text;
 
 /// Send a prompt to a model, which can call tools until it has an answer.
@@ -68,6 +69,9 @@ pub(crate) struct Run {
     /// Print every event as one line of JSON on standard output.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    markdown: MarkdownFlag,
 }
 
 impl Run {
@@ -77,6 +81,7 @@ impl Run {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
+        console.render_markdown(self.markdown.when);
         let (mut turns, start, continued) =
             match Box::pin(self.prepare(overrides, environment, console)).await {
                 Ok(prepared) => prepared,

@@ -26,11 +26,19 @@ pub(crate) const NAMES: [&str; 12] = [
     "keyvalue_bytes",
 ];
 
-/// Limits without which no call can run.
-const NEEDED: [&str; 3] = ["memory", "wall", "fuel"];
+/// Limits without which no call can run, and the least that makes sense: one page of WebAssembly memory, in bytes; one tick
+/// of the clock that ends calls, in ms; fewer instructions than any call uses.
+const NEEDED: [(&str, u64); 3] = [("memory", 64 << 10), ("wall", 10), ("fuel", 100)];
 
-fn no_zero(name: &str) -> String {
-    format!("the limit `{name}` must be more than 0, because no call runs without it")
+/// Returns the reason for which a limit cannot have a value.
+fn too_small(name: &str, value: u64) -> Option<String> {
+    let (_, least) = NEEDED.into_iter().find(|(needed, _)| *needed == name)?;
+    (value < least).then(|| {
+        format!(
+            "the limit `{name}` must be at least {}, because no call runs with less",
+            exactly(name, least)
+        )
+    })
 }
 
 /// A limit and its value.
@@ -77,8 +85,8 @@ impl std::str::FromStr for FlagLimit {
             });
         };
         let value = unit_of(name).read(value)?;
-        if value == 0 && NEEDED.contains(&name) {
-            return Err(no_zero(name));
+        if let Some(why) = too_small(name, value) {
+            return Err(why);
         }
         Ok(Self {
             component,
@@ -190,15 +198,22 @@ pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> 
     .collect()
 }
 
-/// Returns the place of the first limit that is 0 and cannot be, and the reason.
-pub(crate) fn zero_in(table: &LimitsTable) -> Option<(std::ops::Range<usize>, String)> {
-    let zero = |name, span: Option<std::ops::Range<usize>>| span.map(|span| (span, no_zero(name)));
-    let memory = table.memory.as_ref().filter(|limit| limit.get_ref().0 == 0);
-    let wall = table.wall.as_ref().filter(|limit| millis(*limit.get_ref()) == 0);
-    let fuel = table.fuel.as_ref().filter(|limit| limit.get_ref().0 == 0);
-    zero("memory", memory.map(toml::Spanned::span))
-        .or_else(|| zero("wall", wall.map(toml::Spanned::span)))
-        .or_else(|| zero("fuel", fuel.map(toml::Spanned::span)))
+/// Returns the place of the first limit that is too small, and the reason.
+pub(crate) fn too_small_in(table: &LimitsTable) -> Option<(std::ops::Range<usize>, String)> {
+    let memory = table
+        .memory
+        .as_ref()
+        .map(|limit| (limit.span(), "memory", limit.get_ref().0));
+    let wall = table
+        .wall
+        .as_ref()
+        .map(|limit| (limit.span(), "wall", millis(*limit.get_ref())));
+    let fuel = table
+        .fuel
+        .as_ref()
+        .map(|limit| (limit.span(), "fuel", limit.get_ref().0));
+    let mut all = [memory, wall, fuel].into_iter().flatten();
+    all.find_map(|(span, name, value)| Some((span, too_small(name, value)?)))
 }
 
 /// Limits, and the origin of each that is not a default.
@@ -243,7 +258,7 @@ mod tests {
         for (name, value, written) in [
             ("memory", 12_800 << 10, "12800 KiB"),
             ("memory", 1 << 30, "1 GiB"),
-            ("memory", 1_001, "1001"),
+            ("file_bytes", 1_001, "1001"),
             ("wall", 6_100, "6100 ms"),
             ("wall", 60_000, "60 s"),
             ("fuel", 500_000_000, "500 M"),
@@ -271,13 +286,18 @@ mod tests {
             "there is no limit `memroy`; did you mean `memory`?"
         );
         for name in NAMES {
-            for (value, is_zero) in [(0, true), (1, false)] {
-                let written = exactly(name, value);
-                let is_refused = parse(&format!("{name}={written}")).is_err();
-                assert_eq!(is_refused, is_zero && NEEDED.contains(&name), "{name}={written}");
+            let least = NEEDED.into_iter().find(|(needed, _)| *needed == name);
+            let least = least.map_or(0, |(_, least)| least);
+            assert!(
+                parse(&format!("{name}={}", exactly(name, least))).is_ok(),
+                "{name}"
+            );
+            if let Some(less) = least.checked_sub(1) {
+                let error = parse(&format!("{name}={}", exactly(name, less))).unwrap_err();
+                assert!(error.contains("must be at least"), "{error}");
             }
         }
-        assert!(parse("wall=0 ms").unwrap_err().contains("more than 0"));
+        assert!(parse("wall=9 ms").unwrap_err().contains("at least 10 ms"));
         assert!(parse("wall=60").unwrap_err().contains("not a duration"));
         assert!(parse("wall").unwrap_err().contains("NAME=VALUE"));
     }

@@ -375,7 +375,7 @@ mod tests {
             grants: ["read=docs", "deny=x", "project:theirs:env=A", "files:deny=y"]
                 .map(|grant| grant.parse().unwrap())
                 .to_vec(),
-            limits: ["memory=8GiB", "wall=1ms", "project:theirs:fuel=7"]
+            limits: ["memory=8GiB", "wall=10ms", "project:theirs:fuel=700"]
                 .map(|limit| limit.parse().unwrap())
                 .to_vec(),
             ..Overrides::default()
@@ -390,8 +390,8 @@ mod tests {
             (limits.memory, limits.wall_ms, limits.fuel)
         };
         let default = toolcell_core::Limits::default();
-        assert_eq!(limits(files), (8 << 30, 1, default.fuel));
-        assert_eq!(limits(theirs), (default.memory, 1, 7));
+        assert_eq!(limits(files), (8 << 30, 10, default.fuel));
+        assert_eq!(limits(theirs), (default.memory, 10, 700));
     }
 
     #[test]

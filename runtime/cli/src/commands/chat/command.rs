@@ -7,6 +7,7 @@ use toolcell_agent::{Session, TurnStart};
 use toolcell_core::SessionStore;
 use toolcell_core::suggest::nearest;
 
+use super::editor;
 use crate::agent::setup;
 use crate::config::{Origin, Overrides, Sourced};
 use crate::environment::Environment;
@@ -19,7 +20,7 @@ use crate::ui::render::{Console, usage};
 use crate::ui::terminal::{FAINT, GUTTER, NAME, Own, STRONG, Text, text};
 
 /// Commands with their arguments and help.
-pub(super) const COMMANDS: [(&str, &str, &str); 13] = [
+pub(super) const COMMANDS: [(&str, &str, &str); 14] = [
     ("/help", "", "show this"),
     ("/model", "[NAME]", "show the model, or continue with another one"),
     ("/tools", "", "list the offered tools"),
@@ -27,6 +28,11 @@ pub(super) const COMMANDS: [(&str, &str, &str); 13] = [
         "/attach",
         "[FILE]",
         "send a file with the next message, or show which ones",
+    ),
+    (
+        "/edit",
+        "[TEXT]",
+        "write the next message in the editor of VISUAL or EDITOR",
     ),
     (
         "/prompts",
@@ -58,6 +64,8 @@ pub(super) struct Conversation<'a> {
     pub(super) store: Option<Arc<dyn SessionStore>>,
     /// Files to send with the next message.
     pub(super) attached: Vec<PathBuf>,
+    /// Text of the next prompt, from the editor.
+    pub(super) draft: String,
     pub(super) environment: &'a Environment,
     pub(super) console: &'a Console,
 }
@@ -118,6 +126,7 @@ impl Conversation<'_> {
             "/cost" => self.cost(),
             "/prompts" => self.prompts().await?,
             "/attach" => self.attach(argument)?,
+            "/edit" => self.draft = editor::edit(argument, self.environment)?,
             "/model" => self.model(argument).await?,
             "/undo" => self.undo().await?,
             "/compact" => return self.turns.turn(&mut self.session, TurnStart::Compact).await,

@@ -2,6 +2,7 @@
 
 mod command;
 mod completion;
+mod editor;
 mod input;
 mod prompts;
 
@@ -19,6 +20,7 @@ use crate::session::select::Continue;
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
+use crate::ui::render::turn::streamed::MarkdownFlag;
 
 /// Chat with a model that can call tools.
 ///
@@ -42,6 +44,9 @@ pub(crate) struct Chat {
     /// Do not save the session.
     #[arg(long, conflicts_with_all = ["is_last", "session"])]
     no_session: bool,
+
+    #[command(flatten)]
+    markdown: MarkdownFlag,
 }
 
 impl Chat {
@@ -51,6 +56,7 @@ impl Chat {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
+        console.render_markdown(self.markdown.when);
         let store = if self.no_session {
             None
         } else {
@@ -100,10 +106,11 @@ impl Chat {
             mark,
             store,
             attached: Vec::new(),
+            draft: String::new(),
             environment,
             console,
         };
-        while let Some(line) = lines.next(&console.take_typed())? {
+        while let Some(line) = lines.next(&(std::mem::take(&mut chat.draft) + &console.take_typed()))? {
             let line = line.trim();
             let ended = match command::of(line) {
                 _ if line.is_empty() => continue,

@@ -28,6 +28,7 @@ use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::render::json;
+use crate::ui::render::turn::streamed::MarkdownFlag;
 use crate::ui::terminal::{inert_line, text};
 
 /// Maximum length of a name, in characters, so that it is read at one glance.
@@ -61,6 +62,9 @@ pub(crate) struct Show {
     /// Go on to show what is added, until no other process uses the session.
     #[arg(long)]
     follow: bool,
+
+    #[command(flatten)]
+    markdown: MarkdownFlag,
 }
 
 /// Give a session a name, by which every command finds it.
@@ -104,6 +108,9 @@ pub(crate) struct Resume {
     /// Print every event as one line of JSON on standard output.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    markdown: MarkdownFlag,
 }
 
 /// Create a session from the beginning of another one.
@@ -177,6 +184,7 @@ impl Show {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let id = self.which.find(store).await?.id;
+        console.render_markdown(self.markdown.when);
         let mut recorded = Recorded::new(console);
         recorded.show(&store.load(&id).await.map_err(store_failure)?);
         if self.follow {
@@ -237,6 +245,7 @@ impl Resume {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
+        console.render_markdown(self.markdown.when);
         let id = self.which.find(&*store).await?.id;
         let _mark = in_use::mark(&id, environment)?;
         // What the flags deny is not attached either.

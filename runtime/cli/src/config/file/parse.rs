@@ -174,7 +174,7 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
     }
     let limits = file.tools.values().map(|tool| &tool.limits);
     let limits = limits.chain(file.hooks.values().map(|hook| &hook.limits));
-    if let Some((span, why)) = limits.into_iter().find_map(limits::zero_in) {
+    if let Some((span, why)) = limits.into_iter().find_map(limits::too_small_in) {
         return Err(fail().why(text!("{}\n{}", why, source.point_at(&span))));
     }
     Ok(Parsed {
@@ -496,14 +496,14 @@ mod tests {
     }
 
     #[test]
-    fn limit_of_zero_without_which_no_call_runs_is_refused() {
+    fn limit_with_which_no_call_runs_is_refused() {
         for (limit, is_refused) in [
-            ("wall = \"0s\"", true),
-            ("wall = \"1ms\"", false),
-            ("memory = 0", true),
-            ("memory = 1", false),
-            ("fuel = 0", true),
-            ("fuel = 1", false),
+            ("wall = \"9ms\"", true),
+            ("wall = \"10ms\"", false),
+            ("memory = 65535", true),
+            ("memory = \"64 KiB\"", false),
+            ("fuel = 99", true),
+            ("fuel = 100", false),
             ("http_requests = 0", false),
             ("log = 0", false),
         ] {
@@ -519,7 +519,7 @@ mod tests {
         }
         let failure = failure("[tools.files.limits]\nwall = \"0s\"\n");
         assert!(
-            failure.contains("more than 0") && failure.contains("line 2"),
+            failure.contains("at least 10 ms") && failure.contains("line 2"),
             "{failure}"
         );
     }

@@ -258,7 +258,7 @@ mod tests {
         ("tools.*.grants", "[tools.text]\ngrants = [\"env=X\"]", true),
         ("tools.*.grants", "[tools.text]\ngrants = []", false),
         ("tools.*.grants", "[tools.text]\ngrants = [\"deny=x\"]", false),
-        ("tools.*.limits", "[tools.text.limits]\nfuel = 1", false),
+        ("tools.*.limits", "[tools.text.limits]\nfuel = 100", false),
         ("tools.*.limits", "[tools.text.limits]\nfuel = \"1001 G\"", true),
         ("tools.*.only", "[tools.text]\nonly = []", false),
         ("tools.*.scratch", "[tools.text]\nscratch = \"x\"", true),

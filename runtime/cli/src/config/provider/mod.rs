@@ -23,6 +23,9 @@ pub(crate) use value::{
     HeaderValue, Headers, ProfileNames, Retries, Seed, StopTexts, Temperature, Timeout, Tokens, TopP,
 };
 
+/// Minimum length of a context, in tokens.
+const MIN_CONTEXT: u64 = 1_000;
+
 const VERTEX: &[ProviderName] = &[ProviderName::Vertex];
 const OPENAI: &[ProviderName] = &[ProviderName::OpenAi, ProviderName::Responses];
 const OLLAMA: &[ProviderName] = &[ProviderName::Ollama];
@@ -108,10 +111,11 @@ declare_settings! {
     seed: Seed, only_for(SEED);
 
     /// Maximum number of tokens in one answer.
-    max_output_tokens: Tokens, flag("--max-output-tokens", "TOKENS");
+    max_output_tokens: Tokens<1>, flag("--max-output-tokens", "TOKENS");
 
-    /// For `ollama`: length of the context, in tokens [default: follows the conversation, up to what the model supports].
-    num_ctx: Tokens, only_for(OLLAMA);
+    /// For `ollama`: length of the context, in tokens [default: follows the conversation, up to what the model supports]. At least
+    /// 1 k: what the model is told about itself and its tools is longer.
+    num_ctx: Tokens<MIN_CONTEXT>, only_for(OLLAMA);
 
     /// Maximum time in which no data of an answer arrives [default: 5 min].
     idle_timeout: Timeout;
@@ -348,7 +352,8 @@ mod tests {
             ("stop = [\"\"]", false),
             ("seed = 9223372036854775807", true),
             ("seed = -1", false),
-            ("num_ctx = 0", false),
+            ("num_ctx = 999", false),
+            ("num_ctx = 1000", true),
             ("headers = { a = 1 }", false),
         ] {
             assert_eq!(read(text), is_taken, "{text}");

@@ -50,39 +50,39 @@ impl fmt::Display for Temperature {
     }
 }
 
-/// A number of tokens, at least 1.
+/// A number of tokens, at least `MIN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Count")]
-pub(crate) struct Tokens(pub(crate) u64);
+pub(crate) struct Tokens<const MIN: u64>(pub(crate) u64);
 
-impl TryFrom<Count> for Tokens {
-    type Error = &'static str;
+impl<const MIN: u64> TryFrom<Count> for Tokens<MIN> {
+    type Error = String;
 
-    fn try_from(count: Count) -> Result<Self, &'static str> {
+    fn try_from(count: Count) -> Result<Self, String> {
         match count.0 {
-            0 => Err("0 tokens are too few; use at least 1"),
+            tokens if tokens < MIN => Err(format!("{tokens} tokens are too few; use at least {MIN}")),
             tokens => Ok(Self(tokens)),
         }
     }
 }
 
-impl FromStr for Tokens {
+impl<const MIN: u64> FromStr for Tokens<MIN> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Ok(text.parse::<Count>()?.try_into()?)
+        text.parse::<Count>()?.try_into()
     }
 }
 
 /// Printed with all digits: a limit is exact.
-impl fmt::Display for Tokens {
+impl<const MIN: u64> fmt::Display for Tokens<MIN> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
 /// Same schema as a count.
-impl JsonSchema for Tokens {
+impl<const MIN: u64> JsonSchema for Tokens<MIN> {
     fn inline_schema() -> bool {
         Count::inline_schema()
     }

@@ -116,8 +116,9 @@ declare_settings! {
     /// results of its calls [default: 4].
     keep_rounds: Number<0>;
 
-    /// Maximum number of messages in a request; older rounds are left out [default: none].
-    max_messages: Number<1>;
+    /// Maximum number of messages in a request; older rounds are left out [default: none]. At least 3: a message of the user, and
+    /// an answer with the results of its calls.
+    max_messages: Number<3>;
 
     /// Removes the results of old calls from requests [default: true].
     prune: Switch;
@@ -563,7 +564,8 @@ mod tests {
             ("summarise_at = 1000", true),
             ("summarise_at = 999", false),
             ("keep_rounds = 0", true),
-            ("max_messages = 0", false),
+            ("max_messages = 2", false),
+            ("max_messages = 3", true),
             ("prune_protect = 0", true),
             ("prune = \"no\"", false),
         ] {

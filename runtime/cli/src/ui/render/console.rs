@@ -12,6 +12,7 @@ use crate::error::{Exit, Failure};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::held::{Held, Holding, Stream};
+use super::turn::streamed::{Answer, Markdown};
 use crate::ui::terminal::{
     Asking, FAINT, HANG, NAME, Screen, Silence, Size, Text, Width, inert_line, text, wants_colour,
 };
@@ -68,6 +69,7 @@ pub(crate) struct Streams {
     thread_runs: bool,
     /// Number of open questions, during which nothing is drawn.
     pauses: u32,
+    pub(super) answer: Answer,
 }
 
 struct ActivityState {
@@ -116,6 +118,7 @@ impl Console {
             line_open: false,
             thread_runs: false,
             pauses: 0,
+            answer: Answer::new(terminals.stdout),
         };
         Self {
             streams: Arc::new(Mutex::new(streams)),
@@ -182,6 +185,17 @@ impl Console {
             let _ = streams.end_open_line();
             streams.err.message(FAINT, &text.into(), HANG)
         });
+    }
+
+    /// Sets when answers are rendered as Markdown.
+    pub(crate) fn render_markdown(&self, when: Option<Markdown>) {
+        let mut streams = self.lock();
+        let is_rendered = match when.unwrap_or_default() {
+            Markdown::Never => false,
+            Markdown::Auto => streams.out.size().is_some(),
+            Markdown::Always => true,
+        };
+        streams.answer = Answer::new(is_rendered);
     }
 
     /// Prints the error of a command, if it has one, and returns the exit code.
@@ -256,6 +270,11 @@ impl Streams {
     /// Sets if the last line on the terminal is unfinished.
     pub(crate) fn set_line_open(&mut self, open: bool) {
         self.line_open = open;
+    }
+
+    /// True if the last line on the terminal is unfinished.
+    pub(crate) fn is_line_open(&self) -> bool {
+        self.line_open
     }
 
     /// Finishes a line that streamed text left open.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod nested;
+pub(crate) mod streamed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -317,7 +318,7 @@ impl TurnView {
                     && !self.only_answer
                 {
                     for suggestion in suggestions {
-                        self.stream(&format!("- {}", inert_line(suggestion)))?;
+                        self.plain(&format!("- {}", inert_line(suggestion)))?;
                         self.end_text(&mut state)?;
                     }
                 }
@@ -347,12 +348,12 @@ impl TurnView {
     }
 
     fn stream(&self, text: &str) -> io::Result<()> {
-        self.console.write(|s| {
-            s.out.stream(text)?;
-            let is_open = s.out.is_stream_open();
-            s.set_line_open(is_open.unwrap_or(!text.ends_with('\n')));
-            Ok(())
-        })
+        self.console.write(|s| s.answer(text))
+    }
+
+    /// Writes text for programs, or a line of ours with words of others: no Markdown.
+    fn plain(&self, text: &str) -> io::Result<()> {
+        self.console.write(|s| s.plain(text))
     }
 
     fn end_reasoning(&self, state: &mut State) -> io::Result<()> {
@@ -364,10 +365,7 @@ impl TurnView {
 
     fn end_text(&self, state: &mut State) -> io::Result<()> {
         self.end_reasoning(state)?;
-        self.console.write(|s| {
-            s.out.end_stream()?;
-            s.end_open_line()
-        })
+        self.console.write(|s| s.end_answer())
     }
 
     fn mark(&self, style: anstyle::Style, mark: &'static str, text: impl Into<Text>) -> io::Result<()> {

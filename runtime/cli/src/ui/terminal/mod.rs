@@ -30,7 +30,7 @@ mod values;
 
 pub(crate) use asking::{Answer, Asking};
 pub(crate) use exhibit::Exhibit;
-pub(crate) use foreign::escape::inert_line;
+pub(crate) use foreign::escape::{inert, inert_line, write_escape};
 pub(crate) use foreign::layout::{GUTTER, Width};
 pub(crate) use foreign::names::{Lookalike, lookalike};
 pub(crate) use keyboard::{Silence, restore};

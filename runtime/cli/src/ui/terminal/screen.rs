@@ -9,6 +9,7 @@ use super::foreign::layout::{GUTTER, Item, Layout, Width};
 use super::size::Size;
 use super::text::{Part, Text};
 use crate::environment::Environment;
+use crate::ui::markdown::Ready;
 
 /// Bold: the most important text.
 pub(crate) const STRONG: Style = Style::new().bold();
@@ -215,6 +216,28 @@ impl<W: Write> Screen<W> {
         };
         let ready: String = self.word.drain(..end).collect();
         self.stream_part(&ready)?;
+        self.out.flush()
+    }
+
+    /// Writes rows of foreign text that is laid out and inert; on a terminal behind the gutter. The first one may go on with the
+    /// row before, and the last one may stay open.
+    pub(crate) fn rows(&mut self, ready: &Ready) -> io::Result<()> {
+        let style = |style: Style| if self.colour { style } else { Style::new() };
+        let gutter = style(FAINT);
+        let mut lines = Vec::new();
+        for (number, row) in ready.rows.iter().enumerate() {
+            if self.size.now().is_some() && !(number == 0 && ready.goes_on) {
+                write!(lines, "{gutter}{GUTTER}{gutter:#}")?;
+            }
+            for run in row {
+                let style = style(run.style);
+                write!(lines, "{style}{}{style:#}", run.text)?;
+            }
+            if number + 1 < ready.rows.len() || !ready.is_open {
+                writeln!(lines)?;
+            }
+        }
+        self.out.write_all(&lines)?;
         self.out.flush()
     }
 

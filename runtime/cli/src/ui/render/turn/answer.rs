@@ -30,17 +30,14 @@ impl TurnView {
             None if !is_shown => self.stream(rest),
             None => Ok(()),
             // An answer by a schema is the result itself.
-            Some(result) if is_text(result, text) && !is_shown => self.stream(rest),
+            Some(result) if is_text(result, text) && !is_shown => self.plain(rest),
             Some(result) if is_text(result, text) => Ok(()),
             Some(result) => {
                 if !is_shown && !self.only_answer {
                     self.stream(rest)?;
-                    self.console.write(|s| {
-                        s.out.end_stream()?;
-                        s.end_open_line()
-                    })?;
+                    self.console.write(|s| s.end_answer())?;
                 }
-                self.stream(&format!("{result:#}"))
+                self.plain(&format!("{result:#}"))
             }
         }
     }

@@ -64,7 +64,7 @@ impl Width {
     }
 
     /// The last column stays free: some terminals wrap as soon as it is used.
-    fn limit(self) -> usize {
+    pub(crate) fn limit(self) -> usize {
         self.columns
             .map_or(usize::MAX, |columns| columns.max(MIN_COLUMNS) - 1)
     }
