@@ -33,23 +33,63 @@ pub(crate) const ROUTES: &[(&str, &str, &str)] = &[
     ("GET", "/api/usage", "Turns, tokens, costs and calls by day"),
     ("GET", "/api/sessions", "Sessions, most recently used first"),
     ("POST", "/api/sessions", "Creates a session"),
-    ("GET", "/api/sessions/{id}", "A session, with its budget, plan and questions"),
+    (
+        "GET",
+        "/api/sessions/{id}",
+        "A session, with its budget, plan and questions",
+    ),
     ("PATCH", "/api/sessions/{id}", "Names a session"),
     ("DELETE", "/api/sessions/{id}", "Deletes a session"),
-    ("POST", "/api/sessions/{id}/fork", "Creates a session from the beginning of another one"),
-    ("GET", "/api/sessions/{id}/export", "The events of a session as JSON lines"),
-    ("GET", "/api/sessions/{id}/events", "Events of a session, as a page or as a stream"),
-    ("GET", "/api/sessions/{id}/receipts", "Calls of a session with their receipts"),
-    ("GET", "/api/sessions/{id}/questions", "Open questions of a session"),
-    ("POST", "/api/sessions/{id}/questions/{question}", "Answers a question"),
+    (
+        "POST",
+        "/api/sessions/{id}/fork",
+        "Creates a session from the beginning of another one",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/export",
+        "The events of a session as JSON lines",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/events",
+        "Events of a session, as a page or as a stream",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/receipts",
+        "Calls of a session with their receipts",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/questions",
+        "Open questions of a session",
+    ),
+    (
+        "POST",
+        "/api/sessions/{id}/questions/{question}",
+        "Answers a question",
+    ),
     ("POST", "/api/sessions/{id}/turns", "Starts a turn with a message"),
     ("POST", "/api/sessions/{id}/resume", "Continues an open turn"),
     ("POST", "/api/sessions/{id}/abandon", "Ends an open turn"),
     ("POST", "/api/sessions/{id}/cancel", "Cancels the running turn"),
-    ("POST", "/api/sessions/{id}/compact", "Summarises the older part of the conversation"),
-    ("POST", "/api/sessions/{id}/undo", "Removes the last turn from the conversation"),
+    (
+        "POST",
+        "/api/sessions/{id}/compact",
+        "Summarises the older part of the conversation",
+    ),
+    (
+        "POST",
+        "/api/sessions/{id}/undo",
+        "Removes the last turn from the conversation",
+    ),
     ("GET", "/v1/models", "Agents as models of OpenAI clients"),
-    ("POST", "/v1/chat/completions", "Chat Completions of OpenAI clients"),
+    (
+        "POST",
+        "/v1/chat/completions",
+        "Chat Completions of OpenAI clients",
+    ),
     ("POST", "/v1/responses", "Responses of OpenAI clients"),
 ];
 
@@ -175,7 +215,8 @@ pub(crate) async fn respond(
     let is_route = |method: &str| {
         ROUTES.iter().any(|(of_route, path, _)| {
             let names: Vec<&str> = path.split('/').skip(2).collect();
-            let fits = |(name, part): (&&str, &&str)| name == part || (name.starts_with('{') && !part.is_empty());
+            let fits =
+                |(name, part): (&&str, &&str)| name == part || (name.starts_with('{') && !part.is_empty());
             *of_route == method
                 && path.starts_with("/api/")
                 && names.len() == parts.len()
@@ -277,7 +318,10 @@ mod tests {
         }
         let document: Value = serde_json::from_str(&openapi()).unwrap();
         for (method, path, _) in ROUTES {
-            assert!(document["paths"][path][method.to_lowercase()].is_object(), "{method} {path}");
+            assert!(
+                document["paths"][path][method.to_lowercase()].is_object(),
+                "{method} {path}"
+            );
         }
     }
 }
