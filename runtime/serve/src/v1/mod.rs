@@ -6,6 +6,7 @@
 mod chat;
 mod feed;
 mod messages;
+mod response_stream;
 mod responses;
 
 use std::collections::{BTreeMap, HashMap};

@@ -15,7 +15,8 @@ use toolcell_http::BoxBody;
 use super::chat::{run, tool_of};
 use super::feed::Feed;
 use super::messages::{Conversation, excerpt};
-use super::{V1, Wishes, call_id, error_of, failure_of, responses_usage, seconds, turn_of};
+use super::response_stream::Stream;
+use super::{V1, Wishes, call_id, failure_of, responses_usage, seconds, turn_of};
 use crate::answer::{self, Failure};
 use crate::host::{ClientTool, Keep, Start, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
@@ -306,9 +307,9 @@ async fn go_on(
     })
 }
 
-struct Answer {
+pub(super) struct Answer {
     id: String,
-    message: String,
+    pub(super) message: String,
     session: String,
     owner: String,
     is_stored: bool,
@@ -317,7 +318,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn said(&self, text: &str, status: &str) -> Value {
+    pub(super) fn said(&self, text: &str, status: &str) -> Value {
         let content = match status {
             "completed" => json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]),
             _ => json!([]),
@@ -326,7 +327,7 @@ impl Answer {
     }
 
     /// Returns the items of the answer, and notes that the turn waits for results.
-    fn output(&self, v1: &V1, text: &str, end: &TurnEnd) -> Vec<Value> {
+    pub(super) fn output(&self, v1: &V1, text: &str, end: &TurnEnd) -> Vec<Value> {
         let mut output = Vec::new();
         if !text.is_empty() || end.waiting.is_empty() {
             output.push(self.said(text, "completed"));
@@ -348,7 +349,7 @@ impl Answer {
         output
     }
 
-    fn whole(&self, status: &str, output: &[Value], end: Option<&TurnEnd>) -> Value {
+    pub(super) fn whole(&self, status: &str, output: &[Value], end: Option<&TurnEnd>) -> Value {
         json!({
             "id": self.id,
             "object": "response",
@@ -402,124 +403,6 @@ impl Answer {
             }
         });
         answer::events(events)
-    }
-}
-
-/// Stream of a response.
-struct Stream {
-    answer: Answer,
-    text: String,
-    part: String,
-    number: u64,
-    is_over: bool,
-}
-
-impl Stream {
-    fn new(answer: Answer) -> Self {
-        let mut stream = Self {
-            answer,
-            text: String::new(),
-            part: String::new(),
-            number: 0,
-            is_over: false,
-        };
-        for kind in ["response.created", "response.in_progress"] {
-            let response = stream.answer.whole("in_progress", &[], None);
-            stream.push(kind, json!({ "response": response }));
-        }
-        stream
-    }
-
-    fn push(&mut self, kind: &str, mut event: Value) {
-        event["type"] = json!(kind);
-        event["sequence_number"] = json!(self.number);
-        self.number += 1;
-        self.part.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
-    }
-
-    fn of_text(&self, mut event: Value) -> Value {
-        event["item_id"] = json!(self.answer.message);
-        event["output_index"] = json!(0);
-        event["content_index"] = json!(0);
-        event
-    }
-
-    fn open(&mut self) {
-        let item = self.answer.said("", "in_progress");
-        self.push(
-            "response.output_item.added",
-            json!({"output_index": 0, "item": item}),
-        );
-        let part = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
-        let event = self.of_text(json!({ "part": part }));
-        self.push("response.content_part.added", event);
-    }
-
-    fn add(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        if self.text.is_empty() {
-            self.open();
-        }
-        self.text.push_str(text);
-        let event = self.of_text(json!({"delta": text, "logprobs": []}));
-        self.push("response.output_text.delta", event);
-    }
-
-    fn end(&mut self, v1: &V1, end: Result<TurnEnd, Failure>) {
-        self.is_over = true;
-        let end = match end {
-            Ok(end) => match failure_of(&end) {
-                None => Ok(end),
-                Some(failure) => Err(failure),
-            },
-            Err(failure) => Err(failure),
-        };
-        let end = match end {
-            Ok(end) => end,
-            Err(failure) => {
-                let mut response = self.answer.whole("failed", &[], None);
-                let error = error_of(&failure);
-                response["error"] = json!({"code": "server_error", "message": error["message"]});
-                return self.push("response.failed", json!({ "response": response }));
-            }
-        };
-        let text = self.text.clone();
-        let output = self.answer.output(v1, &text, &end);
-        for (index, item) in output.iter().enumerate() {
-            if item["type"] == "message" {
-                if text.is_empty() {
-                    self.open();
-                }
-                let event = self.of_text(json!({"text": text, "logprobs": []}));
-                self.push("response.output_text.done", event);
-                let event = self.of_text(json!({ "part": item["content"][0] }));
-                self.push("response.content_part.done", event);
-            } else {
-                let mut begun = item.clone();
-                begun["arguments"] = json!("");
-                begun["status"] = json!("in_progress");
-                self.push(
-                    "response.output_item.added",
-                    json!({"output_index": index, "item": begun}),
-                );
-                let place = json!({"output_index": index, "item_id": item["id"]});
-                let mut delta = place.clone();
-                delta["delta"] = item["arguments"].clone();
-                self.push("response.function_call_arguments.delta", delta);
-                let mut done = place;
-                done["arguments"] = item["arguments"].clone();
-                done["name"] = item["name"].clone();
-                self.push("response.function_call_arguments.done", done);
-            }
-            self.push(
-                "response.output_item.done",
-                json!({"output_index": index, "item": item}),
-            );
-        }
-        let response = self.answer.whole("completed", &output, Some(&end));
-        self.push("response.completed", json!({ "response": response }));
     }
 }
 

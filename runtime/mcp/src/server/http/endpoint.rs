@@ -86,12 +86,7 @@ impl Service for Endpoint {
         origin: Origin<'a>,
     ) -> BoxFuture<'a, Response<BoxBody>> {
         Box::pin(async move {
-            let Origin {
-                address,
-                is_stopping,
-                peer,
-            } = origin;
-            let response = self.answer_request(request, address, is_stopping, peer).await;
+            let response = self.answer_request(request, origin).await;
             response.map(BodyExt::boxed_unsync)
         })
     }
@@ -174,14 +169,12 @@ impl Endpoint {
             && self.exchanges.available_permits() == ALL as usize
     }
 
-    /// Answers a request to `address`.
-    async fn answer_request(
-        &self,
-        request: Request<IncomingBody>,
-        address: SocketAddr,
-        is_stopping: bool,
-        peer: &Peer,
-    ) -> Response<Answer> {
+    async fn answer_request(&self, request: Request<IncomingBody>, origin: Origin<'_>) -> Response<Answer> {
+        let Origin {
+            address,
+            is_stopping,
+            peer,
+        } = origin;
         let plain = self.plain(request.uri().path());
         let response = match self.route(request, address, is_stopping, peer, plain).await {
             Ok(response) => response,
