@@ -3,6 +3,7 @@
 mod call_log;
 mod clients;
 mod http;
+mod mounted;
 mod offer;
 mod reload;
 
@@ -11,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::clients::Clients;
 use self::http::Http;
+pub(in crate::commands) use self::http::read_tokens;
+pub(in crate::commands) use self::mounted::Mounted;
 use self::offer::Offer;
 use self::reload::Reload;
 use crate::components::loader::ComponentLoader;
