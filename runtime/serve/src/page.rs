@@ -74,13 +74,20 @@ static FILES: &[(&str, &[u8])] = &files![
 /// Path of the files. `index.html` also answers the paths of the views.
 const PREFIX: &str = "/page/";
 
-static ASSETS: LazyLock<BTreeMap<&'static str, Asset>> =
-    LazyLock::new(|| FILES.iter().map(|(name, bytes)| (*name, compressed(name, bytes))).collect());
+static ASSETS: LazyLock<BTreeMap<&'static str, Asset>> = LazyLock::new(|| {
+    FILES
+        .iter()
+        .map(|(name, bytes)| (*name, compressed(name, bytes)))
+        .collect()
+});
 
 fn compressed(name: &str, bytes: &'static [u8]) -> Asset {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     // Writing to memory does not fail; without a compressed form the plain one is served.
-    let gzip = encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default();
+    let gzip = encoder
+        .write_all(bytes)
+        .and_then(|()| encoder.finish())
+        .unwrap_or_default();
     Asset {
         media_type: media_type(name),
         bytes,
@@ -164,7 +171,15 @@ mod tests {
     #[test]
     fn views_are_the_page_and_other_paths_are_not() {
         let index = asset("/page/index.html").unwrap();
-        for path in ["/", "/s/1", "/s/1/timeline", "/usage", "/tools", "/scratch", "/scratch/a"] {
+        for path in [
+            "/",
+            "/s/1",
+            "/s/1/timeline",
+            "/usage",
+            "/tools",
+            "/scratch",
+            "/scratch/a",
+        ] {
             assert_eq!(asset(path), Some(index), "{path}");
         }
         for path in [
@@ -218,7 +233,8 @@ mod tests {
         let source = std::str::from_utf8(asset("/page/dom.js").unwrap().bytes).unwrap();
         for tag in crate::markdown::Tag::ALL {
             let name = tag.name();
-            let is_known = source.contains(&format!("{name}: \"")) || source.contains(&format!("case \"{name}\""));
+            let is_known =
+                source.contains(&format!("{name}: \"")) || source.contains(&format!("case \"{name}\""));
             assert!(is_known, "{name}");
         }
     }

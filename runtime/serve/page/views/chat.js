@@ -166,7 +166,8 @@ export class Chat {
     }
     for (const item of changed) this.views.get(item)?.update();
     const busy = [...session.calls.values()].find((call) => call.state === "running");
-    this.waiting.textContent = !session.running ? "" : busy ? "" : session.answer ? "" : "waiting for the model …";
+    const waits = session.state === "waiting" ? "waiting for your answer …" : busy || session.answer ? "" : "waiting for the model …";
+    replace(this.waiting, h("span", null, session.running ? waits : ""));
     this.composer.running(session.running);
     if (this.atEnd) this.toEnd();
     else if (added.length) this.below.hidden = false;
@@ -221,6 +222,7 @@ export class Chat {
     const [first] = waiting;
     const shown = this.asked.querySelector(".question")?.dataset.question;
     if (first && first.id === shown) return;
+    this.dock.classList.toggle("asking", Boolean(first));
     if (!first) { replace(this.asked, this.banner()); return; }
     replace(this.asked, questionCard(first, {
       answer: async (choice, words) => {

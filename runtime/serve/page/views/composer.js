@@ -17,8 +17,9 @@ export class Composer {
     this.stop = h("button", { hidden: true, onclick: cancel }, "Cancel");
     this.element = h("div.composer", { ondragover: (event) => event.preventDefault(), ondrop: (event) => this.take(event.dataTransfer?.files, event) },
       this.about, this.problem, this.list, this.area,
-      h("div.row", null, h("button.quiet", { onclick: () => this.picker.click() }, "Attach files"), this.picker,
-        h("span.grow"), h("span.small.faint", { "aria-hidden": "true" }, "Enter sends, Shift+Enter is a new line"), this.stop, this.submit));
+      h("div.row", null, h("button.quiet.typing", { onclick: () => this.picker.click() }, "Attach files"), this.picker,
+        h("span.grow"), h("span.small.faint.hint.typing", { "aria-hidden": "true" }, "Enter sends, Shift+Enter is a new line"), this.stop, this.submit));
+    this.submit.classList.add("typing");
   }
 
   draftKey() { return "draft:" + (this.id || "new"); }

@@ -1,5 +1,5 @@
 // Beside the conversation: plan, budget, and what the tools of the session can touch.
-import { h, line, count, money, span, words } from "../dom.js";
+import { h, line, count, money, plural, span, words } from "../dom.js";
 
 function plan(session) {
   const { steps = [], goal } = session.plan;
@@ -21,8 +21,8 @@ export function side(session, app) {
     parts.push(h("h2", null, "Used"), h("ul", null,
       h("li", null, `${count(totals.input)} tokens in, ${count(totals.output)} out`),
       totals.cost !== null && h("li", null, `cost ${money(totals.cost)}`),
-      h("li", null, `${count(totals.steps)} steps, ${count(totals.calls)} calls, ${span(totals.wall * 1000)}`),
-      totals.denials > 0 && h("li.bad", null, `⊘ ${count(totals.denials)} denials`)));
+      h("li", null, `${plural(totals.steps, "step")}, ${plural(totals.calls, "call")}, ${span(totals.wall * 1000)}`),
+      totals.denials > 0 && h("li.bad", null, `⊘ ${plural(totals.denials, "denial")}`)));
     const limits = Object.entries(session.info?.budget || {}).filter(([name, budget]) => budget.limit && BUDGETS[name]);
     if (limits.length) {
       parts.push(h("h2", null, "Budget"), h("ul", null, limits.map(([name, budget]) => {

@@ -66,6 +66,7 @@ export function rowsOf(entries) {
 }
 
 const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
+const wordOf = (row) => (row.kind === "wait" ? { done: "approved", refused: "refused" }[row.state] : WORDS[row.state]);
 
 export class Timeline {
   constructor(app) {
@@ -159,11 +160,11 @@ export class Timeline {
     bar.style.left = `${left}%`;
     bar.style.width = `${width}%`;
     const duration = span((row.receipt?.wall_us) ?? (row.to - row.from) * 1000);
-    const label = h("span.label", null, `${duration}${row.state === "done" ? "" : " · " + WORDS[row.state]}`);
+    const label = h("span.label", null, `${duration}${row.state === "done" ? "" : " · " + wordOf(row)}`);
     const end = left + width;
-    if (end < 80) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
+    if (end < (this.rows.clientWidth < 600 ? 45 : 80)) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
     else label.style.right = `calc(${Math.max(0, 100 - Math.max(left, 20))}% + 4px)`;
-    const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index), "aria-label": `${row.name}, ${duration}, ${WORDS[row.state]}` },
+    const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index), "aria-label": `${row.name}, ${duration}, ${wordOf(row)}` },
       h("span.what", null, "  ".repeat(row.depth), line(row.name, 60)), h("span.lane", null, bar, label));
     button.style.top = `${index * ROW}px`;
     if (this.current === row) button.setAttribute("aria-current", "true");

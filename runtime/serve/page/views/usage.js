@@ -10,7 +10,7 @@ const CHARTS = [
 ];
 
 function chart(title, days, series, show) {
-  const [width, height, left, bottom] = [960, 180, 64, 24];
+  const [width, height, left, bottom] = [960, 160, 0, 1];
   const most = Math.max(1, ...days.flatMap((day) => series.map(([, of]) => of(day))));
   const slot = (width - left) / Math.max(1, days.length);
   const bar = Math.max(1, Math.min(24, (slot - 2) / series.length));
@@ -25,7 +25,7 @@ function chart(title, days, series, show) {
     if (value > 0) root.append(svg("rect", { class: `bar-mark${place ? " second" : ""}`, x: left + index * slot + (slot - bar * series.length) / 2 + place * bar, y: y(value), width: bar, height: Math.max(1, height - bottom - y(value)) }));
   }));
   return h("div", null,
-    h("div.row.small.faint", null, `highest ${show(most)}`, h("span.grow"), series.map(([name], place) => h("span", null, place ? "▨ grey: " : "■ accent: ", name))),
+    h("div.row.small.faint", null, `highest ${show(most)}`, h("span.grow"), series.map(([name], place) => h("span", null, h(place ? "span.swatch.second" : "span.swatch"), series.length > 1 && (place ? "right bar: " : "left bar: "), name))),
     root, h("div.row.small.faint", null, h("span", null, days[0]?.day || ""), h("span.grow"), h("span", null, days.at(-1)?.day || "")));
 }
 
