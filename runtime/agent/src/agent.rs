@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolcell_core::event::DataFlow;
+use toolcell_core::provider::ProviderInfo;
 use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{Provider, Schema, SessionStore, Tool, ToolSpec};
 
-use crate::approval::{Approvals, Approver};
+use crate::approval::{ApprovalRule, Approvals, Approver};
 use crate::budget::{Budget, Prices};
 use crate::context;
 use crate::context::prompt;
@@ -45,6 +46,7 @@ pub struct Agent {
 }
 
 /// Builder of an [`Agent`].
+#[derive(Clone)]
 pub struct AgentBuilder {
     provider: Arc<dyn Provider>,
     tools: Vec<Arc<dyn Tool>>,
@@ -168,6 +170,40 @@ impl AgentBuilder {
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions = text.into();
         self
+    }
+
+    /// Adds instructions after those that are set.
+    #[must_use]
+    pub fn further_instructions(mut self, text: &str) -> Self {
+        if !self.instructions.is_empty() && !text.is_empty() {
+            self.instructions.push_str("\n\n");
+        }
+        self.instructions.push_str(text);
+        self
+    }
+
+    /// Adds approval rules after those that are set, so that they take precedence.
+    #[must_use]
+    pub fn further_rules(mut self, rules: impl IntoIterator<Item = ApprovalRule>) -> Self {
+        self.approvals.rules.extend(rules);
+        self
+    }
+
+    /// Removes the session store: sessions live in memory.
+    #[must_use]
+    pub fn without_store(mut self) -> Self {
+        self.store = None;
+        self
+    }
+
+    /// Names of the tools so far, without control tools.
+    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.spec().name.as_str())
+    }
+
+    /// Model of the agent.
+    pub fn provider_info(&self) -> &ProviderInfo {
+        self.provider.info()
     }
 
     /// Sets the loop policy.

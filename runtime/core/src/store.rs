@@ -60,6 +60,64 @@ pub trait SessionStore: Send + Sync {
     /// [`StoreError::NotFound`], or an error of the store.
     fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Creates a session without events, for an agent and an owner; its first event is appended at 0.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`], or an error of the store, such as one that keeps no owners.
+    fn create<'a>(
+        &'a self,
+        session: &'a str,
+        agent: &'a str,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let _ = (agent, owner);
+        let error = format!("the store cannot create session `{}`", session.escape_debug());
+        Box::pin(std::future::ready(Err(StoreError::failed(error))))
+    }
+
+    /// Returns a session, without its journal.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or an error of the store.
+    fn info<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<SessionInfo, StoreError>> {
+        Box::pin(async move {
+            let found = self.list().await?.into_iter().find(|info| info.id == session);
+            found.ok_or_else(|| StoreError::NotFound { id: session.to_owned() })
+        })
+    }
+
+    /// Returns at most `most` entries of a journal after the first `after`, with at most about `max_bytes` of JSON, and at least
+    /// one if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or an error of the store.
+    fn entries<'a>(
+        &'a self,
+        session: &'a str,
+        after: u64,
+        most: usize,
+        max_bytes: usize,
+    ) -> BoxFuture<'a, Result<Vec<Entry>, StoreError>> {
+        Box::pin(async move {
+            let mut entries = Vec::new();
+            let mut bytes = 0;
+            let skipped = usize::try_from(after).unwrap_or(usize::MAX);
+            for (number, event) in (0_u64..).zip(self.load(session).await?).skip(skipped).take(most) {
+                let json = serde_json::to_string(&event).map_err(StoreError::failed)?;
+                bytes += json.len();
+                if bytes > max_bytes && !entries.is_empty() {
+                    break;
+                }
+                entries.push(Entry {
+                    seq: number + 1,
+                    at_ms: None,
+                    json,
+                });
+            }
+            Ok(entries)
+        })
+    }
+
     /// Exports a session as JSON lines, one [`Event`] a line.
     ///
     /// # Errors
@@ -98,6 +156,17 @@ pub trait SessionStore: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
 }
 
+/// Entry of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Number of the entry, from 1.
+    pub seq: u64,
+    /// Time at which it was stored, in milliseconds since 1970-01-01 UTC; `None` for entries of versions that did not record it.
+    pub at_ms: Option<u64>,
+    /// The event as JSON.
+    pub json: String,
+}
+
 /// Summary of a session, as listed by [`SessionStore::list`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
@@ -129,6 +198,12 @@ pub struct SessionInfo {
     /// Session from which this one was forked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// Agent with which it was created, if [`SessionStore::create`] created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Name of the client to which it belongs; `None` for those of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 /// Error of a session store.

@@ -21,20 +21,21 @@ mod tree;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::builder::render;
-pub use self::tree::{Block, Node, Tag};
+pub(crate) use self::builder::render;
+pub(crate) use self::tree::Block;
+#[cfg(test)]
+pub(crate) use self::tree::Tag;
 
 /// Maximum size of a request and of a text in it, in bytes. An answer of a model is at most a few hundred kilobytes; the
 /// time to render is proportional to the size.
-pub const MAX_MARKDOWN_BYTES: usize = 1 << 20;
+pub(crate) const MAX_MARKDOWN_BYTES: usize = 1 << 20;
 
 /// Maximum number of texts in a request. The page asks for the messages that are visible.
-pub const MAX_MARKDOWN_TEXTS: usize = 64;
+pub(crate) const MAX_MARKDOWN_TEXTS: usize = 64;
 
 /// A request that cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MarkdownError {
+pub(crate) enum MarkdownError {
     /// The body is larger than [`MAX_MARKDOWN_BYTES`].
     #[error("the request has {size} bytes, more than the limit of {MAX_MARKDOWN_BYTES}")]
     TooLarge {
@@ -70,7 +71,7 @@ struct Response {
 ///
 /// # Errors
 /// If the body is too large, has too many texts, or is not such a request.
-pub fn respond(body: &[u8]) -> Result<Vec<u8>, MarkdownError> {
+pub(crate) fn respond(body: &[u8]) -> Result<Vec<u8>, MarkdownError> {
     if body.len() > MAX_MARKDOWN_BYTES {
         return Err(MarkdownError::TooLarge { size: body.len() });
     }

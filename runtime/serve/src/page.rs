@@ -9,12 +9,12 @@ use std::io::Write as _;
 use std::sync::LazyLock;
 
 /// Content Security Policy of the page.
-pub const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
+pub(crate) const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
      connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; \
      require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// Headers of every file of the page. A browser may keep a file, and asks by its tag whether it is still the same.
-pub const HEADERS: &[(&str, &str)] = &[
+pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("content-security-policy", CSP),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -31,15 +31,15 @@ pub const HEADERS: &[(&str, &str)] = &[
 
 /// A file of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asset {
+pub(crate) struct Asset {
     /// Value of `Content-Type`.
-    pub media_type: &'static str,
+    pub(crate) media_type: &'static str,
     /// Content.
-    pub bytes: &'static [u8],
+    pub(crate) bytes: &'static [u8],
     /// Content for a client with `Accept-Encoding: gzip`.
-    pub gzip: Vec<u8>,
+    pub(crate) gzip: Vec<u8>,
     /// Value of `ETag`, with its quotes.
-    pub etag: String,
+    pub(crate) etag: String,
 }
 
 macro_rules! files {
@@ -107,11 +107,20 @@ fn media_type(name: &str) -> &'static str {
 }
 
 /// Returns the file for a path: those of the page below `/page/`, and the page itself for `/` and the paths of its views.
-pub fn asset(path: &str) -> Option<&'static Asset> {
+pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     if let Some(name) = path.strip_prefix(PREFIX) {
         return ASSETS.get(name);
     }
     is_view(path).then(|| ASSETS.get("index.html")).flatten()
+}
+
+/// True if a value of `Accept-Encoding` names gzip, without a weight of zero.
+pub(crate) fn accepts_gzip(value: &str) -> bool {
+    value.split(',').any(|one| {
+        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+        let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
+    })
 }
 
 /// True for the path of a view: `/`, `/s/ID`, `/s/ID/timeline`, `/usage`, `/tools`, `/scratch` and `/scratch/NAME`.
@@ -159,6 +168,21 @@ mod tests {
             let asset = asset(&format!("/page/{name}")).unwrap();
             assert_ne!(asset.media_type, "application/octet-stream", "{name}");
             assert!(!asset.gzip.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn compressed_form_is_for_clients_that_accept_it() {
+        for (value, accepts) in [
+            ("gzip, deflate, br", true),
+            ("br;q=1.0, GZIP;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip;q=x", false),
+            ("br", false),
+            ("xgzip", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts_gzip(value), accepts, "{value}");
         }
     }
 

@@ -11,6 +11,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("toolcell-core", &[]),
     ("toolcell-fs", &[]),
     ("toolcell-tls", &[]),
+    ("toolcell-http", &[]),
     (
         "toolcell-sandbox",
         &["toolcell-core", "toolcell-fs", "toolcell-tls"],
@@ -21,7 +22,11 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["toolcell-core", "toolcell-fs", "toolcell-tls"],
     ),
     ("toolcell-store", &["toolcell-core", "toolcell-fs"]),
-    ("toolcell-mcp", &["toolcell-core", "toolcell-tls"]),
+    (
+        "toolcell-mcp",
+        &["toolcell-core", "toolcell-http", "toolcell-tls"],
+    ),
+    ("toolcell-serve", &["toolcell-core", "toolcell-http"]),
     (
         "toolcell",
         &[
@@ -31,7 +36,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "toolcell-agent",
             "toolcell-providers",
             "toolcell-store",
+            "toolcell-http",
             "toolcell-mcp",
+            "toolcell-serve",
             "toolcell-tls",
         ],
     ),

@@ -7,7 +7,7 @@ use toolcell_agent::budget::Budget;
 use toolcell_agent::{Agent, AgentBuilder, Approvals, BuildError, LoopPolicy};
 use toolcell_core::{Provider, SessionStore, Tool};
 
-use crate::agent::subagents::SharedRules;
+use crate::agent::subagents::{NamedAgent, SharedRules};
 use crate::agent::{model, prices, project_instructions, subagents, system_prompt};
 use crate::approval::question;
 use crate::approval::terminal::{self, Known, TerminalApprover};
@@ -32,6 +32,16 @@ use crate::ui::terminal::{Text, text};
 pub(crate) struct AgentSetup {
     /// The agent.
     pub(crate) agent: Agent,
+    /// Builder of the agent, for others that differ from it in their approver and further tools.
+    pub(crate) builder: AgentBuilder,
+    /// Agents of `[agents]`.
+    pub(crate) subagents: Vec<NamedAgent>,
+    /// Facts about each tool that a question shows.
+    pub(crate) known: Arc<BTreeMap<String, Known>>,
+    /// Components of all agents.
+    pub(crate) loaded: Vec<Loaded>,
+    /// Hooks of every call.
+    pub(crate) hooks: Vec<LoadedHook>,
     /// Model and the reason for its choice, on one line.
     pub(crate) note: Text,
     /// Hints that allow denied accesses of its tools.
@@ -86,7 +96,7 @@ pub(crate) async fn assemble(
     let is_kept = store.is_some();
     let mut all_known = components.servers.known(environment);
     all_known.extend(known(&components.loaded, &findings, &settings, environment)?);
-    let approver = TerminalApprover::new(environment, console, all_known, is_kept);
+    let approver = TerminalApprover::new(environment, console, all_known.clone(), is_kept);
     let is_attended = approver.is_some();
 
     let of_project = project_instructions::accepted(&settings, environment, console).await?;
@@ -101,7 +111,8 @@ pub(crate) async fn assemble(
             environment,
         )?,
     );
-    agent = subagents::offer(
+    let subagents;
+    (agent, subagents) = subagents::offer(
         agent,
         &settings,
         (&components.loaded, components.mains),
@@ -122,13 +133,18 @@ pub(crate) async fn assemble(
     let loaded = &components.loaded;
     let scratch = loaded.iter().map(|loaded| &loaded.settings);
     Ok(AgentSetup {
-        agent: agent.build().map_err(cannot_build)?,
+        agent: agent.clone().build().map_err(cannot_build)?,
+        builder: agent,
+        subagents,
+        known: Arc::new(all_known),
         note: model.note,
         hints: Arc::new(AllowHints::new(loaded, environment)),
         budget_hints: BudgetHints::new(&settings, prices, environment),
         scratch: Scratch::of(scratch, &settings, environment)?,
         logs: Logs::open(settings.log.as_ref(), environment)?,
         servers: components.servers,
+        loaded: components.loaded,
+        hooks: components.hooks,
         approvals,
         is_kept,
         is_attended,

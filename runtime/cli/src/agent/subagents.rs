@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use toolcell_agent::{Agent, AgentBuilder, Approvals, Hook, LoopPolicy};
+use toolcell_agent::{Agent, AgentBuilder, Approvals, BuildError, Hook, LoopPolicy};
 use toolcell_core::Tool;
 use toolcell_core::event::DataFlow;
 
@@ -59,7 +59,17 @@ impl SharedRules {
     }
 }
 
-/// Offers all subagents as tools. `loaded` are the components of all agents, of which the first `mains` belong to the
+/// Agent of `[agents]`.
+pub(crate) struct NamedAgent {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its purpose.
+    pub(crate) description: String,
+    /// Its builder.
+    pub(crate) builder: AgentBuilder,
+}
+
+/// Offers all subagents as tools, and returns them. `loaded` are the components of all agents, of which the first `mains` belong to the
 /// main one.
 ///
 /// # Errors
@@ -71,14 +81,21 @@ pub(crate) fn offer(
     servers: &Servers,
     rules: &SharedRules,
     environment: &Environment,
-) -> Result<AgentBuilder, Failure> {
+) -> Result<(AgentBuilder, Vec<NamedAgent>), Failure> {
+    let mut all = Vec::new();
     for agent in settings.agents.values() {
-        let built = build(agent, settings, (loaded, mains), servers, rules, environment)?;
+        let builder = builder(agent, settings, (loaded, mains), servers, rules, environment)?;
+        let built = (builder.clone().build()).map_err(|error| of(agent, cannot_build(error)))?;
         main = main
             .agent(&agent.name, &agent.description.value, &built)
             .map_err(|error| Failure::new(Exit::Config, "an agent cannot be offered").because(error))?;
+        all.push(NamedAgent {
+            name: agent.name.clone(),
+            description: agent.description.value.clone(),
+            builder,
+        });
     }
-    Ok(main)
+    Ok((main, all))
 }
 
 /// Builds a subagent. `loaded` and `mains` are as for [`offer`].
@@ -93,6 +110,23 @@ pub(crate) fn build(
     rules: &SharedRules,
     environment: &Environment,
 ) -> Result<Agent, Failure> {
+    let builder = builder(agent, settings, (loaded, mains), servers, rules, environment)?;
+    builder.build().map_err(|error| of(agent, cannot_build(error)))
+}
+
+fn cannot_build(error: BuildError) -> Failure {
+    Failure::new(Exit::Config, "the tools cannot be offered together").because(error)
+}
+
+/// Configures a subagent, as [`build`] builds it.
+fn builder(
+    agent: &AgentSettings,
+    settings: &Settings,
+    (loaded, mains): (&[Loaded], usize),
+    servers: &Servers,
+    rules: &SharedRules,
+    environment: &Environment,
+) -> Result<AgentBuilder, Failure> {
     let own: Vec<&Loaded> = match &agent.tools {
         None => loaded[..mains].iter().collect(),
         Some(names) => loaded
@@ -136,7 +170,7 @@ fn one(
     servers: &[&Running],
     rules: &SharedRules,
     environment: &Environment,
-) -> Result<Agent, Failure> {
+) -> Result<AgentBuilder, Failure> {
     let provider = provider(agent, settings)?;
     let chosen = model::choose(&provider, &settings.profiles, &settings.prices, environment)?;
     let prices = prices::of(&chosen, &agent.budget, &settings.prices, environment)?;
@@ -167,8 +201,5 @@ fn one(
         )?)
         .policy(policy)
         .model(provider.model_settings());
-    rules
-        .apply(builder, loaded.iter().copied(), servers.iter().copied())
-        .build()
-        .map_err(|error| Failure::new(Exit::Config, "the tools cannot be offered together").because(error))
+    Ok(rules.apply(builder, loaded.iter().copied(), servers.iter().copied()))
 }

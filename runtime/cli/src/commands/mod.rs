@@ -17,6 +17,7 @@ mod policy;
 mod run;
 mod scratch;
 mod secret;
+mod serve;
 mod session;
 mod tool;
 
@@ -87,6 +88,7 @@ enum Command {
     /// Serve tools to clients of the Model Context Protocol, and use servers of others.
     #[command(subcommand)]
     Mcp(mcp::Mcp),
+    Serve(Box<serve::Serve>),
     /// Store and delete values in the system keyring.
     #[command(subcommand)]
     Secret(secret::Secret),
@@ -164,6 +166,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Instructions(command) => command.run(environment, console),
         Command::Bucket(command) => command.run(environment, console).await,
         Command::Mcp(command) => Box::pin(command.run(overrides, environment, console)).await,
+        Command::Serve(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Secret(command) => command.run(environment, console),
         Command::Key(command) => command.run(environment, console),
         Command::Policy(command) => Box::pin(command.run(overrides, environment, console)).await,

@@ -72,6 +72,69 @@ struct Row {
     is_server: bool,
 }
 
+impl Row {
+    fn has_access(&self) -> bool {
+        self.flow != DataFlow::default() || self.is_server
+    }
+
+    /// Describes what it can access, and by what.
+    fn lines(&self) -> Vec<Text> {
+        if !self.has_access() {
+            return vec!["has no access outside its cell".into()];
+        }
+        let flow = self.flow;
+        let words = [
+            (flow.reads_private || flow.reads_service, "reads private data"),
+            (flow.untrusted_content, "brings in untrusted content"),
+            (flow.can_send_elsewhere, "can send data out"),
+            (
+                flow.can_send_out && !flow.can_send_elsewhere,
+                "can send data to its services only",
+            ),
+        ];
+        let mut words: Vec<Text> = words
+            .into_iter()
+            .filter_map(|(on, word)| on.then_some(Text::from(word)))
+            .collect();
+        if words.is_empty() {
+            words.push("has no effect on the flow of data, as its table says".into());
+        }
+        let mut lines = vec![Text::join(words, ", ")];
+        if self.is_server {
+            lines.push(
+                "not in a cell: no grant, denial or limit applies to it (`data_flow` of its table says what it does)"
+                    .into(),
+            );
+        }
+        lines.extend(self.reasons.iter().map(|reason| text!("by {}", Shown(&reason.grant))));
+        lines.extend(self.denied.iter().map(|line| text!("except {}", Shown(line))));
+        lines.extend(self.secrets.iter().map(|secret| text!("with the secret {}", secret)));
+        lines
+    }
+}
+
+/// What the components of an agent can access.
+pub(in crate::commands) struct Access {
+    /// For each component its lines, in the order of tools, hooks and servers.
+    pub(in crate::commands) lines: Vec<Vec<Text>>,
+    /// Names of components that together could leak private data.
+    pub(in crate::commands) combinations: Vec<Vec<Text>>,
+}
+
+/// Describes what components, hooks and servers can access.
+pub(in crate::commands) fn access<'a>(
+    loaded: &[Loaded],
+    hooks: &[LoadedHook],
+    servers: impl Iterator<Item = &'a McpSettings>,
+) -> Access {
+    let rows = loaded.iter().map(row).chain(hooks.iter().map(hook_row));
+    let rows: Vec<Row> = rows.chain(servers.map(server_row)).collect();
+    Access {
+        lines: rows.iter().map(Row::lines).collect(),
+        combinations: combinations(&rows),
+    }
+}
+
 /// Returns the denials of a component, without duplicates.
 fn denied(settings: &ToolSettings) -> Vec<String> {
     let mut lines = Vec::new();
@@ -231,48 +294,19 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<Text>], settings: &Settings
         .unwrap_or(0);
     for row in rows {
         out.cell(NAME, row.name.clone(), width)?;
-        if row.flow == DataFlow::default() && !row.is_server {
-            out.styled(FAINT, "  has no access outside its cell")?;
-            out.end_line()?;
-            continue;
-        }
-        let words = [
-            (
-                row.flow.reads_private || row.flow.reads_service,
-                "reads private data",
-            ),
-            (row.flow.untrusted_content, "brings in untrusted content"),
-            (row.flow.can_send_elsewhere, "can send data out"),
-            (
-                row.flow.can_send_out && !row.flow.can_send_elsewhere,
-                "can send data to its services only",
-            ),
-        ];
-        let mut words: Vec<Text> = words
-            .into_iter()
-            .filter_map(|(on, word)| on.then_some(Text::from(word)))
-            .collect();
-        if words.is_empty() {
-            words.push("has no effect on the flow of data, as its table says".into());
-        }
         out.text("  ")?;
-        out.styled(STRONG, Text::join(words, ", "))?;
-        out.end_line()?;
-        if row.is_server {
-            out.cell(Style::new(), "", width)?;
-            out.line("    not in a cell: no grant, denial or limit applies to it (`data_flow` of its table says what it does)")?;
-        }
-        for reason in &row.reasons {
-            out.cell(Style::new(), "", width)?;
-            out.line(text!("    by {}", Shown(&reason.grant)))?;
-        }
-        for line in &row.denied {
-            out.cell(Style::new(), "", width)?;
-            out.line(text!("    except {}", Shown(line)))?;
-        }
-        for secret in &row.secrets {
-            out.cell(Style::new(), "", width)?;
-            out.line(text!("    with the secret {}", secret))?;
+        let style = match row.has_access() {
+            true => STRONG,
+            false => FAINT,
+        };
+        for (i, line) in row.lines().into_iter().enumerate() {
+            if i == 0 {
+                out.styled(style, line)?;
+                out.end_line()?;
+            } else {
+                out.cell(Style::new(), "", width)?;
+                out.line(text!("    {}", line))?;
+            }
         }
     }
     out.end_line()?;

@@ -19,7 +19,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::session::standard_input::{all_of_input, piped, read_at_most};
 use crate::ui::render::Console;
-use crate::ui::terminal::{Own, text};
+use crate::ui::terminal::{Own, Text, text};
 
 /// Maximum size of a text, in bytes: a prompt, standard input, a file. About a million tokens, more than models accept.
 const MAX_TEXT: u64 = 4 << 20;
@@ -248,36 +248,42 @@ impl Draft {
             )));
         }
         let shown = Bytes(size);
-        match media_type(&bytes) {
-            Some(media_type) => {
-                console.note(text!("attached `{}`, {}, {}", name, media_type, shown));
-                self.content
-                    .push(Content::text(format!("Attached file {}:", quoted(name))));
-                self.content.push(Content::Blob(Blob {
-                    media_type: media_type.to_owned(),
-                    data: bytes,
-                }));
-            }
-            None if size > MAX_TEXT => {
-                return Err(fail().why(text!("it has more than {} MiB of text", MAX_TEXT >> 20)));
-            }
-            None => {
-                let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
-                let text = text.ok_or_else(|| {
-                    fail()
-                        .why("it is neither UTF-8 text, nor a PNG, JPEG, GIF or WebP picture, nor a PDF file")
-                })?;
-                console.note(text!("attached `{}`, text, {}", name, shown));
-                let content = format!("Attached file {}, {size} bytes of text:\n\n{text}", quoted(name));
-                self.content.push(Content::text(content));
-            }
-        }
+        let (kind, content) = attachment(name, bytes).map_err(|why| fail().why(why))?;
+        console.note(text!("attached `{}`, {}, {}", name, Own(kind), shown));
+        self.content.extend(content);
         Ok(())
     }
 
     pub(crate) fn message(self) -> Message {
         Message::User {
             content: self.content,
+        }
+    }
+}
+
+/// Returns the parts of a message for a file, with its media type.
+///
+/// # Errors
+/// The reason for which a file of this kind or size cannot be sent.
+pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Result<(&'static str, Vec<Content>), Text> {
+    let size = bytes.len() as u64;
+    match media_type(&bytes) {
+        Some(media_type) => {
+            let title = Content::text(format!("Attached file {}:", quoted(name)));
+            let blob = Content::Blob(Blob {
+                media_type: media_type.to_owned(),
+                data: bytes,
+            });
+            Ok((media_type, vec![title, blob]))
+        }
+        None if size > MAX_TEXT => Err(text!("it has more than {} MiB of text", MAX_TEXT >> 20)),
+        None => {
+            let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
+            let text = text.ok_or_else(|| {
+                Text::from("it is neither UTF-8 text, nor a PNG, JPEG, GIF or WebP picture, nor a PDF file")
+            })?;
+            let content = format!("Attached file {}, {size} bytes of text:\n\n{text}", quoted(name));
+            Ok(("text", vec![Content::text(content)]))
         }
     }
 }

@@ -121,6 +121,8 @@ mod tests {
             bytes: 0,
             usage: toolcell_core::provider::Usage::default(),
             cost_micros: None,
+            agent: None,
+            owner: None,
             parent: None,
         }
     }

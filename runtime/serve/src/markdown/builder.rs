@@ -16,7 +16,7 @@ const MAX_ELEMENTS: usize = 20_000;
 const MAX_LANGUAGE_BYTES: usize = 32;
 
 /// Renders a text.
-pub fn render(text: &str) -> Vec<Block> {
+pub(crate) fn render(text: &str) -> Vec<Block> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS

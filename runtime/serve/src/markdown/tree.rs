@@ -4,11 +4,11 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 /// A block of a text: all but the last two stay as they are while the text grows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub(crate) struct Block {
     /// Start of the first line of the block, in UTF-16 code units of the text, in which JavaScript counts.
-    pub start: usize,
+    pub(crate) start: usize,
     /// The element.
-    pub node: Node,
+    pub(crate) node: Node,
 }
 
 impl Serialize for Block {
@@ -19,7 +19,7 @@ impl Serialize for Block {
 
 /// A text or an element. In JSON an element is `[TAG, ATTRIBUTES, CHILD, …]`, without attributes if it has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Node {
+pub(crate) enum Node {
     /// Text, which is never interpreted.
     Text(String),
     /// An element.
@@ -92,17 +92,17 @@ macro_rules! tags {
     ($($(#[$doc:meta])* $tag:ident $name:literal,)*) => {
         /// Kinds of elements. `page/render.js` has the element of the DOM for each of them, and makes text of any other.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Tag {
+        pub(crate) enum Tag {
             $($(#[$doc])* $tag,)*
         }
 
         impl Tag {
             /// All kinds.
-            pub const ALL: &'static [Self] = &[$(Self::$tag,)*];
+            #[cfg(test)]
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$tag,)*];
 
             /// Returns the name in JSON.
-            pub fn name(self) -> &'static str {
+            pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Self::$tag => $name,)*
                 }

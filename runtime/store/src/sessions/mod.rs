@@ -5,6 +5,7 @@
 //!
 //! Forks share the entries of their parent session; nothing is copied.
 
+mod daily;
 mod read;
 mod schema;
 mod totals;
@@ -14,9 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use toolcell_core::store::SessionInfo;
+use toolcell_core::store::{Entry, SessionInfo};
 use toolcell_core::{BoxFuture, Event, SessionStore, SharedError, StoreError};
 
+pub use self::daily::DailyUse;
 use self::totals::Totals;
 use self::write::Op;
 use crate::SqliteError;
@@ -95,6 +97,14 @@ impl SqliteSessions {
         let id = session.to_owned();
         self.read(move |connection| read::search(connection, &id, most, found))
             .await
+    }
+
+    /// Returns the use of the finished turns and calls of all sessions from a time on, by day of UTC and agent, the oldest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn daily_use(&self, from_ms: u64) -> Result<Vec<DailyUse>, StoreError> {
+        self.read(move |connection| daily::of_all(connection, from_ms)).await
     }
 
     /// Checks the file for damage, in time in proportion to its size.
@@ -179,6 +189,35 @@ impl SessionStore for SqliteSessions {
             entries,
             totals,
         })
+    }
+
+    fn create<'a>(
+        &'a self,
+        session: &'a str,
+        agent: &'a str,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.acknowledge(Op::Create {
+            session: session.to_owned(),
+            agent: agent.to_owned(),
+            owner: owner.to_owned(),
+        })
+    }
+
+    fn info<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<SessionInfo, StoreError>> {
+        let id = session.to_owned();
+        self.read(move |connection| read::info(connection, &id))
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a str,
+        after: u64,
+        most: usize,
+        max_bytes: usize,
+    ) -> BoxFuture<'a, Result<Vec<Entry>, StoreError>> {
+        let id = session.to_owned();
+        self.read(move |connection| read::page(connection, &id, after, most, max_bytes))
     }
 
     fn load<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _};
-use toolcell_core::store::SessionInfo;
+use toolcell_core::store::{Entry, SessionInfo};
 use toolcell_core::{Event, StoreError};
 
 use super::Search;
 use super::failed;
 use super::schema::{find, find_key};
-use super::totals::{Totals, unsigned};
+use super::totals::{Totals, signed, unsigned};
 
 /// Maximum generations of forks.
 const MAX_GENERATIONS: usize = 10_000;
@@ -131,28 +131,83 @@ pub(super) fn search<T>(
     search.ok_or_else(|| StoreError::NotFound { id: id.to_owned() })
 }
 
+/// Returns the entries after the first `after`.
+pub(super) fn page(
+    connection: &Connection,
+    id: &str,
+    after: u64,
+    most: usize,
+    max_bytes: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let work = |connection: &Connection| {
+        let Some(parts) = parts(connection, id)? else {
+            return Ok(None);
+        };
+        let after = signed(after);
+        let sql = "SELECT event, number, at_ms FROM entries \
+                   WHERE session = ?1 AND number >= ?2 AND number < ?3 ORDER BY number";
+        let mut statement = connection.prepare_cached(sql)?;
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        for (key, from, to) in parts {
+            let mut rows = statement.query((key, from.max(after), to))?;
+            while let Some(row) = rows.next()? {
+                // One that is no text is no event either.
+                let json = text_of(row)?.unwrap_or("null").to_owned();
+                bytes += json.len();
+                if entries.len() == most || (bytes > max_bytes && !entries.is_empty()) {
+                    return Ok(Some(entries));
+                }
+                entries.push(Entry {
+                    seq: unsigned(row.get(1)?).saturating_add(1),
+                    at_ms: row.get::<_, Option<i64>>(2)?.map(unsigned),
+                    json,
+                });
+            }
+        }
+        Ok(Some(entries))
+    };
+    let entries = snapshot(connection, work)?;
+    entries.ok_or_else(|| StoreError::NotFound { id: id.to_owned() })
+}
+
+const LIST: &str = "SELECT s.*, p.id AS forked_from FROM sessions s \
+                    LEFT JOIN sessions p ON p.key = s.parent WHERE s.id IS NOT NULL";
+
+fn info_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionInfo> {
+    let totals = Totals::of_row(row)?;
+    Ok(SessionInfo {
+        id: row.get("id")?,
+        created_ms: unsigned(row.get("created_ms")?),
+        used_ms: unsigned(row.get("used_ms")?),
+        events: unsigned(row.get("next")?),
+        title: row.get("title")?,
+        name: row.get("name")?,
+        messages: totals.messages,
+        bytes: totals.bytes,
+        usage: totals.usage,
+        cost_micros: totals.cost_micros,
+        parent: row.get("forked_from")?,
+        agent: row.get("agent")?,
+        owner: row.get("owner")?,
+    })
+}
+
+/// Returns the row of one session.
+pub(super) fn info(connection: &Connection, id: &str) -> Result<SessionInfo, StoreError> {
+    let work = || {
+        let sql = format!("{LIST} AND s.id = ?1");
+        let mut statement = connection.prepare_cached(&sql)?;
+        statement.query_row([id], info_of).optional()
+    };
+    let found = work().map_err(failed)?;
+    found.ok_or_else(|| StoreError::NotFound { id: id.to_owned() })
+}
+
 pub(super) fn list(connection: &Connection) -> Result<Vec<SessionInfo>, StoreError> {
     let work = || {
-        let sql = "SELECT s.*, p.id AS forked_from FROM sessions s \
-                   LEFT JOIN sessions p ON p.key = s.parent WHERE s.id IS NOT NULL \
-                   ORDER BY s.used_ms DESC, s.key DESC";
-        let mut statement = connection.prepare_cached(sql)?;
-        let rows = statement.query_map([], |row| {
-            let totals = Totals::of_row(row)?;
-            Ok(SessionInfo {
-                id: row.get("id")?,
-                created_ms: unsigned(row.get("created_ms")?),
-                used_ms: unsigned(row.get("used_ms")?),
-                events: unsigned(row.get("next")?),
-                title: row.get("title")?,
-                name: row.get("name")?,
-                messages: totals.messages,
-                bytes: totals.bytes,
-                usage: totals.usage,
-                cost_micros: totals.cost_micros,
-                parent: row.get("forked_from")?,
-            })
-        })?;
+        let sql = format!("{LIST} ORDER BY s.used_ms DESC, s.key DESC");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_map([], info_of)?;
         rows.collect::<rusqlite::Result<Vec<_>>>()
     };
     work().map_err(failed)

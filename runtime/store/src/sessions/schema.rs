@@ -9,7 +9,7 @@ use crate::sqlite::Kind;
 pub(super) const SESSIONS: Kind = Kind {
     application: 0x7463_656c,
     tables: TABLES,
-    upgrades: &[NAMES_AND_TOTALS],
+    upgrades: &[NAMES_AND_TOTALS, OWNERS_AND_TIMES],
 };
 
 /// Maximum length of a title, in characters.
@@ -80,6 +80,13 @@ UPDATE sessions SET
     output = coalesce(sums.output, 0),
     reasoning = coalesce(sums.reasoning, 0)
 FROM sums WHERE sums.session = key;
+";
+
+/// Agents and owners of sessions, and times of entries. Those of earlier versions have none.
+const OWNERS_AND_TIMES: &str = "
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+ALTER TABLE sessions ADD COLUMN owner TEXT;
+ALTER TABLE entries ADD COLUMN at_ms INTEGER;
 ";
 
 /// Row of a session.

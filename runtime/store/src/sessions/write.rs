@@ -21,6 +21,11 @@ pub(super) enum Op {
         entries: Vec<String>,
         totals: Totals,
     },
+    Create {
+        session: String,
+        agent: String,
+        owner: String,
+    },
     Rename {
         session: String,
         name: Option<String>,
@@ -55,6 +60,11 @@ impl Operation for Op {
                 entries,
                 totals,
             } => return append(transaction, *at, session, title, entries, totals),
+            Op::Create {
+                session,
+                agent,
+                owner,
+            } => create(transaction, session, agent, owner)?,
             Op::Rename { session, name } => rename(transaction, session, name.as_deref())?,
             Op::Fork { from, to, events } => fork(transaction, from, to, *events)?,
             Op::Delete { session } => delete(transaction, session)?,
@@ -71,6 +81,20 @@ impl Operation for Op {
 fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn create(transaction: &Connection, session: &str, agent: &str, owner: &str) -> Result<(), StoreError> {
+    if find(transaction, session).map_err(failed)?.is_some() {
+        return Err(StoreError::Exists {
+            id: session.to_owned(),
+        });
+    }
+    let sql = "INSERT INTO sessions (id, title, created_ms, used_ms, next, agent, owner) \
+               VALUES (?1, '', ?2, ?2, 0, ?3, ?4)";
+    transaction
+        .execute(sql, (session, now_ms(), agent, owner))
+        .map_err(failed)?;
+    Ok(())
 }
 
 /// Returns the number of the next entry.
@@ -92,14 +116,20 @@ fn append(
             (statement.insert((session, title, now)).map_err(failed)?, 0)
         }
         None => return Err(StoreError::NotFound { id: id() }),
-        Some(row) if u64::try_from(row.next) == Ok(at) => (row.key, row.next),
+        Some(row) if u64::try_from(row.next) == Ok(at) => {
+            if at == 0 {
+                let sql = "UPDATE sessions SET title = ?2 WHERE key = ?1";
+                transaction.execute(sql, (row.key, title)).map_err(failed)?;
+            }
+            (row.key, row.next)
+        }
         Some(_) if at == 0 => return Err(StoreError::Exists { id: id() }),
         Some(_) => return Err(StoreError::InUse { id: id() }),
     };
-    let sql = "INSERT INTO entries (session, number, event) VALUES (?1, ?2, ?3)";
+    let sql = "INSERT INTO entries (session, number, event, at_ms) VALUES (?1, ?2, ?3, ?4)";
     let mut statement = transaction.prepare_cached(sql).map_err(failed)?;
     for entry in entries {
-        statement.execute((key, number, entry)).map_err(failed)?;
+        statement.execute((key, number, entry, now)).map_err(failed)?;
         number += 1;
     }
     let sql = "UPDATE sessions SET next = ?2, used_ms = ?3 WHERE key = ?1";
@@ -130,8 +160,8 @@ fn fork(transaction: &Connection, from: &str, to: &str, events: Option<u64>) -> 
         let events = shared.filter_map(|entry| serde_json::from_str::<Event>(entry).ok());
         Some(signed(events.filter(totals::is_message).count() as u64))
     };
-    let sql = "INSERT INTO sessions (id, title, created_ms, used_ms, parent, base, next, messages) \
-               SELECT ?1, title, ?2, ?2, key, ?3, ?3, coalesce(?5, messages) FROM sessions WHERE key = ?4";
+    let sql = "INSERT INTO sessions (id, title, created_ms, used_ms, parent, base, next, messages, agent, owner) \
+               SELECT ?1, title, ?2, ?2, key, ?3, ?3, coalesce(?5, messages), agent, owner FROM sessions WHERE key = ?4";
     transaction
         .execute(sql, (to, now_ms(), base, row.key, messages))
         .map_err(failed)?;

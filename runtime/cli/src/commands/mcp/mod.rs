@@ -5,7 +5,7 @@ pub(crate) mod edited;
 mod full_paths;
 mod install;
 pub(crate) mod list;
-mod serve;
+pub(in crate::commands) mod serve;
 mod test;
 
 use clap::Subcommand;

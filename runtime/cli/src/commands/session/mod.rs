@@ -2,7 +2,7 @@
 
 mod list;
 mod prune;
-mod search;
+pub(in crate::commands) mod search;
 mod set_aside;
 
 use std::io::{self, Write as _};
@@ -212,7 +212,7 @@ impl Rename {
 }
 
 /// Checks that a name can be typed, read, and told from the other ways to choose a session.
-fn check_name(name: &str) -> Result<(), Failure> {
+pub(in crate::commands) fn check_name(name: &str) -> Result<(), Failure> {
     let why = if name.trim().is_empty() {
         "it is empty"
     } else if name == LAST {

@@ -14,7 +14,7 @@ use crate::ui::render::json::print_line;
 use crate::ui::terminal::{FAINT, GUTTER, NAME, Name, Own, STRONG, inert_line, text};
 
 /// Maximum number of messages shown of a session.
-const MAX_MATCHES: usize = 3;
+pub(in crate::commands) const MAX_MATCHES: usize = 3;
 
 /// Number of characters shown before the first word that was found, and in total.
 const BEFORE: usize = 30;
@@ -47,11 +47,12 @@ struct Found {
     matches: Vec<Match>,
 }
 
+/// Message that matches.
 #[derive(Debug, Serialize)]
-struct Match {
-    role: &'static str,
+pub(in crate::commands) struct Match {
+    pub(in crate::commands) role: &'static str,
     /// Excerpt of the message, on one line.
-    text: String,
+    pub(in crate::commands) text: String,
 }
 
 impl Search {
@@ -120,7 +121,8 @@ fn print(all: &[Found], console: &Console) -> Result<(), Failure> {
     Ok(())
 }
 
-fn matching(event: &Event, words: &[String]) -> Option<Match> {
+/// Returns the message of an event if it has all words, which are in lower case.
+pub(in crate::commands) fn matching(event: &Event, words: &[String]) -> Option<Match> {
     let (role, message) = match event {
         Event::TurnStarted { message, .. } => ("user", message),
         Event::StepFinished { message, .. } => ("assistant", message),

@@ -37,6 +37,5 @@ pub(crate) use keyboard::{Silence, restore};
 pub(crate) use question::{Choice, Fact, Question};
 pub(crate) use screen::{BAD, FAINT, GOOD, HANG, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;
-#[cfg(test)]
 pub(crate) use text::Part;
 pub(crate) use text::{Key, ModelName, Name, Own, Shown, ShownUrl, Text, TextValue, places, text};

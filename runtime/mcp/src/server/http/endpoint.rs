@@ -3,19 +3,20 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http_body_util::BodyExt;
 use hyper::body::Incoming as IncomingBody;
 use hyper::header::{ALLOW, AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use toolcell_http::{BoxBody, BoxFuture, Origin, Peer, Service, Takes};
 
 use super::answer::{self, Answer};
 use super::client::{Client, MAX_REQUESTS};
-use super::headers::{self, SESSION, Takes, VERSION};
-use super::peer::Peer;
+use super::headers::{self, SESSION, VERSION};
 use super::plain;
 use super::sessions::OpenSession;
-use super::{Access, MAX_CONNECTIONS, Metrics, Reached, request_body};
+use super::{Access, MAX_CONNECTIONS, Metrics, Reached};
 use crate::lines::MAX_MESSAGE_BYTES;
 use crate::message::{self, Incoming, RpcError, excerpt};
 use crate::server::DRAIN;
@@ -36,7 +37,7 @@ const _: () = assert!(ALL as usize == 2 * MAX_CONNECTIONS);
 pub(crate) struct Endpoint {
     clients: Vec<Client>,
     reached: Reached,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     exchanges: Arc<Semaphore>,
     /// Cancelled when the requests in progress are given up.
     stopped: CancellationToken,
@@ -78,6 +79,50 @@ struct Exchange {
     begins_session: bool,
 }
 
+impl Service for Endpoint {
+    fn respond<'a>(
+        &'a self,
+        request: Request<IncomingBody>,
+        origin: Origin<'a>,
+    ) -> BoxFuture<'a, Response<BoxBody>> {
+        Box::pin(async move {
+            let Origin {
+                address,
+                is_stopping,
+                peer,
+            } = origin;
+            let response = self.answer_request(request, address, is_stopping, peer).await;
+            response.map(BodyExt::boxed_unsync)
+        })
+    }
+
+    fn connected(&self, change: i64) {
+        self.metrics.connected(change);
+    }
+
+    fn is_open(&self) -> bool {
+        self.clients.iter().any(|client| client.token.is_none())
+    }
+
+    /// Ends all streams that only tell of changes.
+    fn end_streams(&self) {
+        for client in &self.clients {
+            client.server.0.listeners.closed.cancel();
+        }
+    }
+
+    fn cancel(&self) {
+        self.stopped.cancel();
+    }
+
+    /// Waits until the receipts of all requests are recorded.
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let _ = tokio::time::timeout(2 * DRAIN, self.exchanges.acquire_many(ALL)).await;
+        })
+    }
+}
+
 impl Endpoint {
     pub(crate) fn new(access: Access, reached: Reached, metrics: Arc<Metrics>) -> Self {
         let clients = match access {
@@ -97,15 +142,6 @@ impl Endpoint {
             exchanges: Arc::new(Semaphore::new(ALL as usize)),
             stopped: CancellationToken::new(),
         }
-    }
-
-    /// True if no token is required.
-    pub(crate) fn is_open(&self) -> bool {
-        self.clients.iter().any(|client| client.token.is_none())
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
     }
 
     /// Takes the room of all messages that are not written.
@@ -138,25 +174,8 @@ impl Endpoint {
             && self.exchanges.available_permits() == ALL as usize
     }
 
-    /// Ends all streams that only tell of changes.
-    pub(crate) fn end_listening(&self) {
-        for client in &self.clients {
-            client.server.0.listeners.closed.cancel();
-        }
-    }
-
-    /// Cancels the requests in progress.
-    pub(crate) fn cancel(&self) {
-        self.stopped.cancel();
-    }
-
-    /// Waits until the receipts of all requests are recorded.
-    pub(crate) async fn ended(&self) {
-        let _ = tokio::time::timeout(2 * DRAIN, self.exchanges.acquire_many(ALL)).await;
-    }
-
     /// Answers a request to `address`.
-    pub(crate) async fn respond(
+    async fn answer_request(
         &self,
         request: Request<IncomingBody>,
         address: SocketAddr,
@@ -189,7 +208,7 @@ impl Endpoint {
         peer: &Peer,
         plain: Option<plain::Read>,
     ) -> Result<Response<Answer>, Refused> {
-        if !headers::is_for(request.headers(), address, &self.reached) {
+        if !toolcell_http::is_for(request.headers(), address, &self.reached.from) {
             let reason = "the request is for another host, or comes from a page of another origin";
             return Err(Refused::new(StatusCode::FORBIDDEN, reason));
         }
@@ -222,7 +241,7 @@ impl Endpoint {
                 self.listen(client, request.headers(), peer)
             }
             Method::DELETE if plain.is_none() => {
-                let id = headers::only(request.headers(), SESSION);
+                let id = toolcell_http::only(request.headers(), SESSION);
                 if id.is_some_and(|id| client.sessions.remove(id)) {
                     return Ok(answer::status(StatusCode::NO_CONTENT));
                 }
@@ -237,11 +256,11 @@ impl Endpoint {
 
     /// Opens the stream of a session, for notifications that belong to no request.
     fn listen(&self, client: &Client, headers: &HeaderMap, peer: &Peer) -> Result<Response<Answer>, Refused> {
-        if !headers::takes(headers).events {
+        if !toolcell_http::takes(headers).events {
             let reason = "the answer is of type `text/event-stream`";
             return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
         }
-        let id = headers::only(headers, SESSION);
+        let id = toolcell_http::only(headers, SESSION);
         let session = id.and_then(|id| client.sessions.get(id)).ok_or_else(no_session)?;
         let Some(stream) = session.state.stream.clone().try_acquire_owned().ok() else {
             let reason = "the session has an open stream";
@@ -303,17 +322,17 @@ impl Endpoint {
     ) -> Result<Response<Answer>, Refused> {
         let places = self.places(client)?;
         let (parts, body) = request.into_parts();
-        if !headers::is_json(&parts.headers) {
+        if !toolcell_http::is_json(&parts.headers) {
             let reason = "the content type is `application/json`";
             return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
         }
-        let mut takes = headers::takes(&parts.headers);
+        let mut takes = toolcell_http::takes(&parts.headers);
         takes.events &= plain.is_none();
         if !takes.json && !takes.events {
             let reason = "the answer is of type `application/json` or `text/event-stream`";
             return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
         }
-        let (body, held) = request_body::read(body, &client.messages)
+        let (body, held) = toolcell_http::read_body(body, &client.messages, MAX_MESSAGE_BYTES)
             .await
             .map_err(|status| {
                 let reason = match status {
@@ -354,7 +373,7 @@ impl Endpoint {
         message: Incoming,
         takes: Takes,
     ) -> Result<Exchange, Refused> {
-        let stated = headers::only(headers, VERSION);
+        let stated = toolcell_http::only(headers, VERSION);
         let with_session =
             stated.is_none_or(|name| Version::named(name).is_some_and(|version| !version.is_stateless()));
         let in_body = match &message {
@@ -396,7 +415,7 @@ impl Endpoint {
                 return Err(Refused(StatusCode::BAD_REQUEST, error));
             }
             Some(_) => {
-                let id = headers::only(headers, SESSION);
+                let id = toolcell_http::only(headers, SESSION);
                 id.and_then(|id| client.sessions.get(id)).ok_or_else(no_session)?
             }
         };

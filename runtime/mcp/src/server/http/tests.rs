@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::peer::Peer;
+use toolcell_http::Peer;
 use super::{Access, HttpServer, Metrics, Reached, Token};
 use crate::server::Server;
 use crate::server::testing::{Seen, server_of, stateless, tools};
@@ -110,9 +110,9 @@ impl Host {
         let (here, there) = tokio::io::duplex(16 << 10);
         let (server, stop) = (self.server.clone(), self.stop.clone());
         tokio::spawn(async move {
-            server
-                .serve_connection(there, ADDRESS.parse().unwrap(), &stop, &Peer::default())
-                .await;
+            let service = server.service();
+            let (address, peer) = (ADDRESS.parse().unwrap(), Peer::default());
+            toolcell_http::serve_connection(&*service, there, address, &stop, &peer).await;
         });
         here
     }
@@ -264,7 +264,7 @@ async fn idle() {
 }
 
 fn token(letter: &str) -> (String, Token) {
-    let text = letter.repeat(super::MIN_TOKEN_BYTES);
+    let text = letter.repeat(toolcell_http::MIN_TOKEN_BYTES);
     let token = Token::new(&text).unwrap();
     (format!("Bearer {text}"), token)
 }

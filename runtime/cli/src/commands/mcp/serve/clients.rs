@@ -115,6 +115,18 @@ impl<'a> Clients<'a> {
         })
     }
 
+    /// Creates the server of clients with tokens.
+    pub(super) fn with_tokens(
+        &self,
+        tokens: Vec<toolcell_http::Token>,
+        reached: toolcell_mcp::Reached,
+    ) -> Result<HttpServer, Failure> {
+        let metrics = Arc::new(Metrics::default());
+        let clients = tokens.into_iter().map(|token| Ok((token, self.server(Some(&metrics))?)));
+        let access = Access::Tokens(clients.collect::<Result<_, Failure>>()?);
+        Ok(HttpServer::new(access, reached, metrics))
+    }
+
     /// Serves many clients at an address.
     pub(super) async fn serve_http(
         &self,

@@ -8,7 +8,8 @@ use std::path::Path;
 use clap::Args;
 use tokio::net::TcpListener;
 use toolcell_fs::{Owner, Rules};
-use toolcell_mcp::{PATH, Reached, Token};
+use toolcell_http::Token;
+use toolcell_mcp::{PATH, Reached};
 
 use crate::components::keyring::{self, Keyring};
 use crate::environment::Environment;
@@ -58,8 +59,10 @@ impl Http {
     /// Ways in which clients reach the server.
     pub(super) fn reached(&self) -> Reached {
         Reached {
-            hosts: self.hosts.clone(),
-            origins: self.origins.clone(),
+            from: toolcell_http::Reached {
+                hosts: self.hosts.clone(),
+                origins: self.origins.clone(),
+            },
             plain: self.plain,
         }
     }
@@ -71,8 +74,34 @@ impl Http {
         environment: &Environment,
         keyring: &Keyring,
     ) -> Result<Vec<Token>, Failure> {
+        let tokens = read_tokens(self.token_file.as_deref(), &self.token_accounts, environment, keyring)?;
+        if tokens.is_empty() && !address.ip().is_loopback() {
+            return Err(Failure::new(
+                Exit::Usage,
+                text!(
+                    "cannot listen on `{}` without authentication",
+                    address.to_string()
+                ),
+            )
+            .why("other machines reach this address, and all of them could call the tools")
+            .hint("add --token-file FILE, or listen on 127.0.0.1"));
+        }
+        Ok(tokens)
+    }
+}
+
+/// Reads the tokens of a file and of accounts of the keyring.
+///
+/// # Errors
+/// Returns an error if one cannot be read, is too weak, or occurs twice.
+pub(in crate::commands) fn read_tokens(
+    token_file: Option<&str>,
+    token_accounts: &[String],
+    environment: &Environment,
+    keyring: &Keyring,
+) -> Result<Vec<Token>, Failure> {
         let mut tokens = Vec::new();
-        if let Some(file) = &self.token_file {
+        if let Some(file) = token_file {
             let failed = || Failure::new(Exit::Config, text!("the tokens in `{}` cannot be used", file));
             let content = read(&environment.path(file, &environment.cwd), failed)?;
             let lines = content.lines().map(str::trim).enumerate();
@@ -88,7 +117,7 @@ impl Http {
                 return Err(failed().why("it has none").hint("write one token on each line"));
             }
         }
-        for account in &self.token_accounts {
+        for account in token_accounts {
             let hint = || {
                 text!(
                     "to store one: head -c 32 /dev/urandom | base64 | toolcell secret set {}",
@@ -115,19 +144,7 @@ impl Http {
                 MAX_TOKENS
             )));
         }
-        if tokens.is_empty() && !address.ip().is_loopback() {
-            return Err(Failure::new(
-                Exit::Usage,
-                text!(
-                    "cannot listen on `{}` without authentication",
-                    address.to_string()
-                ),
-            )
-            .why("other machines reach this address, and all of them could call the tools")
-            .hint("add --token-file FILE, or listen on 127.0.0.1"));
-        }
         Ok(tokens)
-    }
 }
 
 fn read(path: &Path, failed: impl Fn() -> Failure) -> Result<String, Failure> {

@@ -3,6 +3,7 @@
 mod call_log;
 mod clients;
 mod http;
+mod mounted;
 mod offer;
 mod reload;
 
@@ -10,6 +11,8 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use self::clients::Clients;
+pub(in crate::commands) use self::http::read_tokens;
+pub(in crate::commands) use self::mounted::Mounted;
 use self::http::Http;
 use self::offer::Offer;
 use self::reload::Reload;

@@ -1,9 +1,9 @@
 //! Limits of requests and connections.
 
 use super::*;
-use crate::server::http::{
-    BODY_TIME, HEADER_TIME, MAX_CONNECTIONS, MAX_HEADER_BYTES, MAX_HEADERS, MAX_REQUESTS,
-};
+use toolcell_http::{BODY_TIME, HEADER_TIME, MAX_HEADER_BYTES, MAX_HEADERS};
+
+use crate::server::http::{MAX_CONNECTIONS, MAX_REQUESTS};
 
 fn head(extra: &str) -> String {
     format!("GET /healthz HTTP/1.1\r\nhost: {ADDRESS}\r\nconnection: close\r\n{extra}\r\n")
@@ -69,7 +69,7 @@ async fn requests_of_a_client_are_limited_in_number() {
         });
     }
     let in_progress = format!("toolcell_calls_in_progress {MAX_REQUESTS}\n");
-    while !host.server.0.metrics().render(0).contains(&in_progress) {
+    while !host.server.0.metrics.render(0).contains(&in_progress) {
         tokio::task::yield_now().await;
     }
     assert_eq!(

@@ -56,7 +56,7 @@ async fn subscription_over_http_is_a_stream_that_ends_with_the_server() {
         told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
         7
     );
-    host.server.0.end_listening();
+    host.server.service().end_streams();
     let last = event(&mut body).await.unwrap();
     assert_eq!(
         (&last["id"], &last["result"]["resultType"]),

@@ -1,7 +1,7 @@
 //! Clients beside each other.
 
 use super::*;
-use crate::server::http::DRAIN_TIME;
+use toolcell_http::DRAIN_TIME;
 use toolcell_core::ToolError;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,8 +59,8 @@ async fn client_that_reads_nothing_delays_no_other() {
     assert_eq!(answer.status, 200);
     assert_eq!(begun.elapsed(), Duration::ZERO);
     // They are left after a time, and their room is free.
-    tokio::time::sleep(super::super::MAX_WRITE_STALL + Duration::from_millis(10)).await;
-    let metrics = host.server.0.metrics().render(0);
+    tokio::time::sleep(toolcell_http::MAX_WRITE_STALL + Duration::from_millis(10)).await;
+    let metrics = host.server.0.metrics.render(0);
     assert!(metrics.contains("toolcell_connections 0\n"), "{metrics}");
     assert!(host.server.0.is_idle());
 }
@@ -154,7 +154,7 @@ async fn closed_connection_with_unread_bytes_cancels_its_call() {
         let before = host.seen.finished().len();
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
-        while host.server.0.metrics().render(0).contains("toolcell_cells 0") {
+        while host.server.0.metrics.render(0).contains("toolcell_cells 0") {
             tokio::task::yield_now().await;
         }
         stream.write_all(behind).await.unwrap();
@@ -252,7 +252,7 @@ async fn requests_are_answered_after_the_stop_for_a_time() {
     let stream = TcpStream::connect(address).await.unwrap();
     let sent = exchange(stream, "POST", "/mcp", &all, body.to_string().into_bytes());
     let ends = async {
-        while host.server.0.metrics().render(0).contains("toolcell_cells 0") {
+        while host.server.0.metrics.render(0).contains("toolcell_cells 0") {
             tokio::task::yield_now().await;
         }
         let begun = tokio::time::Instant::now();

@@ -212,7 +212,7 @@ async fn session_remembers_its_log_level_and_cancels_by_id() {
     assert_eq!(reported.events()[0]["params"]["data"], "warn");
     let waits = host.post(&session, request(3, "tools/call", json!({"name": "wait"})));
     let cancel = async {
-        while host.server.0.metrics().render(0).contains("toolcell_cells 0") {
+        while host.server.0.metrics.render(0).contains("toolcell_cells 0") {
             tokio::task::yield_now().await;
         }
         let params = json!({"requestId": 3});

@@ -12,14 +12,15 @@ use tokio::time::Sleep;
 pub const MAX_WRITE_STALL: Duration = Duration::from_secs(30);
 
 /// Stream whose writes fail after [`MAX_WRITE_STALL`] without progress.
-pub(crate) struct Stalling<S> {
+pub struct Stalling<S> {
     stream: S,
     /// Set while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    pub(crate) fn new(stream: S) -> Self {
+    /// Limits the writes to a stream.
+    pub fn new(stream: S) -> Self {
         Self {
             stream,
             stalled: None,

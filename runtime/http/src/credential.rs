@@ -6,7 +6,7 @@ use std::fmt;
 pub const MIN_TOKEN_BYTES: usize = 32;
 
 /// Token of a client. It is kept as a digest, whose comparison takes the same time for each text.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Token(blake3::Hash);
 
 /// Text that cannot be a token.
@@ -36,8 +36,13 @@ impl Token {
         Ok(Self(blake3::hash(text.as_bytes())))
     }
 
+    /// Returns a name of the token, from which it cannot be found out: the first 8 digits of its digest.
+    pub fn fingerprint(&self) -> String {
+        self.0.to_hex()[..8].to_owned()
+    }
+
     /// True if an `Authorization` header carries this token.
-    pub(crate) fn is_in(&self, header: &[u8]) -> bool {
+    pub fn is_in(&self, header: &[u8]) -> bool {
         let Some((scheme, text)) = header.split_at_checked(7) else {
             return false;
         };

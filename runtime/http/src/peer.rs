@@ -12,11 +12,11 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::MAX_CONNECTIONS;
+use super::MAX_STRANGERS;
 
 /// A connection.
 #[derive(Debug, Default)]
-pub(crate) struct Peer {
+pub struct Peer {
     is_client: AtomicBool,
     ended: CancellationToken,
     closed: CancellationToken,
@@ -24,7 +24,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Notes that a client has sent a request on the connection.
-    pub(crate) fn is_of_client(&self) {
+    pub fn is_of_client(&self) {
         self.is_client.store(true, Ordering::Relaxed);
     }
 
@@ -39,7 +39,7 @@ impl Peer {
     }
 
     /// Token that is cancelled when the client has closed the connection.
-    pub(crate) fn closed(&self) -> CancellationToken {
+    pub fn closed(&self) -> CancellationToken {
         self.closed.clone()
     }
 
@@ -74,7 +74,7 @@ impl Strangers {
     pub(crate) fn add(&self) -> Arc<Peer> {
         let peer = Arc::<Peer>::default();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_CONNECTIONS {
+        if all.len() >= MAX_STRANGERS {
             all.retain(|peer| peer.is_stranger());
         }
         all.push_back(peer.clone());

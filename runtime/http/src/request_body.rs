@@ -7,20 +7,19 @@ use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::lines::MAX_MESSAGE_BYTES;
-
 /// Maximum time until the body of a request is complete; then the status is 408.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Reads a body, whose bytes take room from `room` as they come.
 ///
 /// # Errors
-/// The status, if the body exceeds [`MAX_MESSAGE_BYTES`], `room` or [`BODY_TIME`], or breaks off.
-pub(crate) async fn read(
+/// The status, if the body exceeds `max_bytes`, `room` or [`BODY_TIME`], or breaks off.
+pub async fn read_body(
     mut body: Incoming,
     room: &Arc<Semaphore>,
+    max_bytes: usize,
 ) -> Result<(Vec<u8>, OwnedSemaphorePermit), StatusCode> {
-    if body.size_hint().lower() > MAX_MESSAGE_BYTES as u64 {
+    if body.size_hint().lower() > max_bytes as u64 {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
     let all = async {
@@ -35,7 +34,7 @@ pub(crate) async fn read(
         {
             let frame = frame.map_err(|_| StatusCode::BAD_REQUEST)?;
             let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > MAX_MESSAGE_BYTES {
+            if bytes.len() + data.len() > max_bytes {
                 return Err(StatusCode::PAYLOAD_TOO_LARGE);
             }
             held.merge(take(data.len())?);

@@ -1,0 +1,72 @@
+//! The server of `toolcell serve` for MCP clients.
+
+use std::sync::Arc;
+
+use toolcell_http::{Service, Token};
+use toolcell_mcp::{Access, HttpServer, Metrics, Reached};
+
+use super::clients::Clients;
+use super::offer::{self, Offer};
+use crate::components::loader::ComponentLoader;
+use crate::components::selection;
+use crate::config::Settings;
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::mcp::servers;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Server for MCP clients beside others.
+pub(in crate::commands) struct Mounted<'a> {
+    server: HttpServer,
+    clients: Option<Clients<'a>>,
+}
+
+impl<'a> Mounted<'a> {
+    /// Creates the server of clients with tokens. With hooks, which would not run for their calls, it serves no client.
+    ///
+    /// # Errors
+    /// Returns an error if a component cannot be used.
+    pub(in crate::commands) async fn new(
+        tokens: Vec<Token>,
+        from: toolcell_http::Reached,
+        (tools, locked): (&[String], bool),
+        settings: &'a Settings,
+        environment: &'a Environment,
+        console: &'a Console,
+    ) -> Result<Self, Failure> {
+        let reached = Reached { from, plain: false };
+        if let Err(failure) = offer::check_enforced(settings) {
+            console.note(text!("`/mcp` serves no client: {}", failure.to_string()));
+            return Ok(Self {
+                server: HttpServer::new(Access::Tokens(Vec::new()), reached, Arc::new(Metrics::default())),
+                clients: None,
+            });
+        }
+        let loader = ComponentLoader::open(environment, settings, console)?;
+        let (components, _) = servers::select(tools, settings);
+        let wanted = match (tools.is_empty(), components.is_empty()) {
+            // Only servers are named.
+            (false, true) => Vec::new(),
+            _ => selection::choose(&loader, &components, console).await?,
+        };
+        let (offer, _) = Offer::components(&loader, &wanted, locked).await?;
+        let clients = Clients::new(offer, settings, environment, console);
+        Ok(Self {
+            server: clients.with_tokens(tokens, reached)?,
+            clients: Some(clients),
+        })
+    }
+
+    /// Returns the server for a listener.
+    pub(in crate::commands) fn service(&self) -> Arc<dyn Service> {
+        self.server.service()
+    }
+
+    /// Ends the logs of all clients.
+    pub(in crate::commands) async fn end(self) {
+        if let Some(clients) = self.clients {
+            clients.end().await;
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `toolcell serve`: serves agents to a browser, to OpenAI clients, and by an API of its own.
+
+mod describe;
+mod host;
+mod turn;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use toolcell_fs::Rules;
+use toolcell_http::{Reached, Token};
+use toolcell_serve::{Access, Client, LINK_PATH, MAX_CONNECTIONS, PageKey, Server};
+
+use self::host::AgentHost;
+use crate::agent::setup;
+use crate::commands::mcp::serve::{Mounted, read_tokens};
+use crate::components::keyring::Keyring;
+use crate::config::{self, Overrides};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::flags::AgentFlags;
+use crate::session::store;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Default address.
+const ADDRESS: &str = "127.0.0.1:8787";
+
+/// File of the user's token in the state directory.
+const TOKEN_FILE: &str = "serve-token";
+
+/// Maximum size of that file, in bytes.
+const MAX_TOKEN: u64 = 4 << 10;
+
+/// Serve the agent over HTTP: a page for the browser, OpenAI clients at /v1, and MCP clients at /mcp.
+///
+/// The page opens with the link that is printed. Programs send a bearer token: yours is stored in your state directory, others are those of
+/// --token-file, each with sessions of its own. Grants come from these flags and your configuration; nothing is granted over HTTP.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell serve
+  toolcell serve --http 127.0.0.1:9000 --tool text --tool files --grant files:read=.
+  toolcell serve --http 0.0.0.0:8787 --token-file tokens --allow-host agents.example
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Serve {
+    /// Serve at this address.
+    #[arg(long = "http", value_name = "ADDRESS", default_value = ADDRESS)]
+    address: SocketAddr,
+
+    /// Accept the bearer tokens in this file as well, one on each line. It must be readable by you alone.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
+
+    /// Accept the bearer token in this account of the keyring as well (repeatable). `toolcell secret set` stores it.
+    #[arg(long = "token-keyring", value_name = "ACCOUNT")]
+    token_accounts: Vec<String>,
+
+    /// Accept requests to this host, with its port, beside the address (repeatable).
+    #[arg(long = "allow-host", value_name = "HOST")]
+    hosts: Vec<String>,
+
+    /// Accept requests from web pages of this origin, such as `https://example.com` (repeatable).
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+
+    #[command(flatten)]
+    agent: AgentFlags,
+}
+
+impl Serve {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let secret = own_secret(environment)?;
+        let own = Token::new(&secret).map_err(|error| {
+            Failure::new(Exit::Config, "the token of `toolcell serve` cannot be used")
+                .because(error)
+                .hint(text!("delete the file `{}` of your state directory", TOKEN_FILE))
+        })?;
+        let others = read_tokens(
+            self.token_file.as_deref(),
+            &self.token_accounts,
+            environment,
+            &Keyring::of_system(),
+        )?;
+        let reached = Reached {
+            hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
+        };
+        let mut with_flags = overrides.clone();
+        self.agent.apply(&mut with_flags, environment)?;
+        let settings = config::load(environment, with_flags)?;
+        let store = Arc::new(store::open_file(environment)?);
+        let setup = Box::pin(setup::assemble(
+            &self.agent,
+            overrides,
+            environment,
+            console,
+            Some(store.clone()),
+        ))
+        .await?;
+        console.note(setup.note.clone());
+        let tokens = std::iter::once(&own).chain(&others).cloned().collect();
+        let (tools, locked) = (&self.agent.tools, self.agent.locked);
+        let mounted = Mounted::new(tokens, reached.clone(), (tools, locked), &settings, environment, console);
+        let mounted = Box::pin(mounted).await?;
+
+        let failed = || Failure::new(Exit::Failed, text!("cannot listen on `{}`", self.address.to_string()));
+        let listener = TcpListener::bind(self.address).await;
+        let listener = listener.map_err(|error| failed().because(error))?;
+        let address = listener.local_addr().map_err(|error| failed().because(error))?;
+        let clients = std::iter::once((String::new(), own))
+            .chain(others.into_iter().map(|token| (format!("token-{}", token.fingerprint()), token)));
+        let clients = clients.map(|(name, token)| Client { name, token }).collect();
+        let printer = console.clone();
+        let print = Box::new(move |link: &str| {
+            printer.note(text!("to open the page: {}", format!("http://{address}{link}")));
+        });
+        let access = Access::new(clients, PageKey::of_secret(&secret), print);
+        let host = AgentHost::new(setup, &settings, store, environment)?;
+        let server = Server::new(host.clone(), access, reached, mounted.service());
+        tell(address, environment, console);
+        server.print_link();
+
+        let stop = CancellationToken::new();
+        let interrupts = Interrupts::watch(console.clone());
+        let _guard = interrupts.stop_next(stop.clone());
+        let served = toolcell_http::serve(server, listener, MAX_CONNECTIONS, &stop).await;
+        host.end().await;
+        mounted.end().await;
+        served.map_err(|error| Failure::new(Exit::Failed, "the clients could not be served").because(error))?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Tells the user where the server is, and how clients reach it.
+fn tell(address: SocketAddr, environment: &Environment, console: &Console) {
+    console.note(text!("serving at `{}`", format!("http://{address}")));
+    let file = environment.state_dir.as_ref().map(|dir| dir.join(TOKEN_FILE));
+    let file = file.map(|file| environment.shown(&file)).unwrap_or_default();
+    console.note(text!(
+        "OpenAI clients: base URL `{}`, and the API key in `{}`",
+        format!("http://{address}/v1"),
+        file
+    ));
+    if !address.ip().is_loopback() {
+        console.note("warning: tokens and answers are not encrypted; put a proxy with TLS before this address");
+    }
+    debug_assert!(LINK_PATH.starts_with('/'));
+}
+
+/// Returns the user's token, which is made at the first start.
+fn own_secret(environment: &Environment) -> Result<String, Failure> {
+    let failed = || Failure::new(Exit::Io, "the token of `toolcell serve` cannot be read or written");
+    let dir = environment.state_dir.as_ref();
+    let dir = dir.ok_or_else(|| failed().why("there is no home directory"))?;
+    let dir = toolcell_fs::private_dir(dir).map_err(|error| failed().because(error))?;
+    let file = dir.join(TOKEN_FILE);
+    match toolcell_fs::read_text(&file, &Rules::own(MAX_TOKEN)) {
+        Ok(text) => return Ok(text.trim().to_owned()),
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(failed().because(error)),
+    }
+    let secret = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+    toolcell_fs::replace(&file, format!("{secret}\n").as_bytes(), toolcell_fs::PRIVATE)
+        .map_err(|error| failed().because(error))?;
+    Ok(secret)
+}

@@ -1,0 +1,224 @@
+//! Turns for clients: their start, their approver, and the tools that the client runs itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use toolcell_agent::machine::Stage;
+use toolcell_agent::{
+    AgentBuilder, ApprovalCause, ApprovalRequest, ApprovalRule, Approver, Decision, Session, TurnStart, Verdict,
+};
+use toolcell_core::tool::{CallContext, Hints, ToolName};
+use toolcell_core::{
+    BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec,
+};
+use toolcell_serve::{Asker, ClientCall, ClientTool, Refusal, Start, TurnEnd};
+use toolcell_store::LogFiles;
+
+use super::host::{Held, message};
+use crate::approval::saved_approvals::SavedApproval;
+use crate::approval::terminal::Known;
+use crate::session::in_use::Mark;
+
+/// Reason of a refusal for the model.
+const NO_USER: &str = "no user can be asked";
+
+/// Converts the start of a turn.
+pub(super) fn start(start: Start) -> Result<TurnStart, Refusal> {
+    Ok(match start {
+        Start::Message { text, attachments } => TurnStart::Message(message(text, attachments)?),
+        Start::Parts(message) => TurnStart::Message(message),
+        Start::Proceed => TurnStart::Proceed,
+        Start::Resume => TurnStart::Resume,
+        Start::Abandon => TurnStart::Abandon,
+        Start::Compact => TurnStart::Compact,
+    })
+}
+
+/// Tools of a client. Their calls wait for approval, which pauses the turn; with the results of the client, they are approved, and
+/// return them.
+#[derive(Clone)]
+pub(super) struct ClientTools {
+    tools: Vec<Arc<ToolSpec>>,
+    /// Results by the identifiers of calls.
+    results: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+struct OfClient {
+    spec: Arc<ToolSpec>,
+    results: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+impl ClientTools {
+    /// Reads the tools of a client. One with the name of a tool of the agent is left out.
+    pub(super) fn new(wanted: &[ClientTool], builder: &AgentBuilder) -> Result<Self, Refusal> {
+        let mut tools: Vec<Arc<ToolSpec>> = Vec::new();
+        for tool in wanted {
+            let wrong = |error: &dyn std::fmt::Display| {
+                let name: String = tool.name.chars().take(64).flat_map(char::escape_debug).collect();
+                Refusal::Invalid(format!("the tool `{name}` cannot be used: {error}"))
+            };
+            let name = ToolName::new(tool.name.as_str()).map_err(|error| wrong(&error))?;
+            let schema = Schema::for_arguments(&tool.schema.to_string()).map_err(|error| wrong(&error))?;
+            let is_known = tools.iter().any(|known| known.name == name)
+                || builder.tool_names().any(|known| known == name.as_str());
+            if !is_known {
+                tools.push(Arc::new(ToolSpec {
+                    name,
+                    title: None,
+                    description: tool.description.clone(),
+                    input: Arc::new(schema),
+                    output: None,
+                    hints: Hints::default(),
+                    annotations: BTreeMap::new(),
+                }));
+            }
+        }
+        Ok(Self {
+            tools,
+            results: Arc::default(),
+        })
+    }
+
+    /// Offers the tools, whose calls wait.
+    pub(super) fn offer(&self, builder: AgentBuilder) -> AgentBuilder {
+        let rules = self.tools.iter().map(|spec| ApprovalRule::tool(spec.name.as_str(), Verdict::Ask));
+        let tools = self.tools.iter().map(|spec| {
+            Arc::new(OfClient {
+                spec: spec.clone(),
+                results: self.results.clone(),
+            }) as Arc<dyn Tool>
+        });
+        builder.tools(tools).further_rules(rules)
+    }
+
+    fn has(&self, tool: &str) -> bool {
+        self.tools.iter().any(|spec| spec.name.as_str() == tool)
+    }
+
+    fn has_result(&self, call: &str) -> bool {
+        let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.contains_key(call)
+    }
+
+    /// Returns the calls that wait for results, with their identifiers.
+    fn waiting(&self, session: &Session) -> Vec<(String, ClientCall)> {
+        let calls = session.state().turn.iter().flat_map(|turn| &turn.calls);
+        let waiting = calls.filter_map(|call| match &call.stage {
+            Stage::Held { arguments, .. } if self.has(&call.request.name) => Some((
+                call.request.id.clone(),
+                ClientCall {
+                    name: call.request.name.clone(),
+                    arguments: arguments.clone(),
+                },
+            )),
+            _ => None,
+        });
+        waiting.collect()
+    }
+
+    /// Assigns results to the calls that wait, by their numbers.
+    pub(super) fn resolve(&self, session: &Session, numbered: &BTreeMap<usize, String>) {
+        let waiting = self.waiting(session);
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        for (number, text) in numbered {
+            if let Some((id, _)) = waiting.get(*number) {
+                results.insert(id.clone(), text.clone());
+            }
+        }
+    }
+}
+
+impl Tool for OfClient {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, call: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = match results.remove(&call.id) {
+            Some(text) => CallResult::text(text),
+            None => CallResult::failed(ToolError::denied("the client has not returned a result", None)),
+        };
+        Box::pin(std::future::ready(result))
+    }
+}
+
+/// Asks the user in another place, unless a saved approval answers.
+pub(super) struct WebApprover {
+    pub(super) asker: Option<Arc<dyn Asker>>,
+    pub(super) tools: ClientTools,
+    pub(super) known: Arc<BTreeMap<String, Known>>,
+    pub(super) saved: Vec<SavedApproval>,
+    pub(super) base: Option<String>,
+}
+
+impl Approver for WebApprover {
+    fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
+        Box::pin(async move {
+            if self.tools.has(&request.tool) {
+                return match self.tools.has_result(&request.id) {
+                    true => Decision::Approve,
+                    false => Decision::Later,
+                };
+            }
+            if request.cause == ApprovalCause::Rule
+                && let Some(known) = self.known.get(&request.tool)
+                && (self.saved.iter()).any(|saved| saved.allows(request, known, self.base.as_deref()))
+            {
+                return Decision::Approve;
+            }
+            match &self.asker {
+                Some(asker) => asker.ask(request.clone()).await,
+                None => Decision::Deny {
+                    reason: Some(NO_USER.into()),
+                },
+            }
+        })
+    }
+
+    fn decide_all<'a>(&'a self, requests: &'a [ApprovalRequest]) -> BoxFuture<'a, Vec<Decision>> {
+        let all = requests.iter().map(|request| self.decide(request));
+        Box::pin(futures_util::future::join_all(all))
+    }
+}
+
+/// Runs a turn.
+pub(super) async fn run(
+    mut session: Session,
+    start: TurnStart,
+    (sink, log): (Arc<dyn EventSink>, Option<Arc<LogFiles>>),
+    cancel: CancellationToken,
+    tools: ClientTools,
+    held: Option<Arc<Held>>,
+    mark: Option<Mark>,
+) -> TurnEnd {
+    let both = move |event: &Event| {
+        sink.event(event);
+        if let Some(log) = &log {
+            log.event(event);
+        }
+    };
+    let report = session.run(start, &both, cancel).await;
+    drop(mark);
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => {
+            return TurnEnd {
+                failure: Some(error.to_string()),
+                ..TurnEnd::default()
+            };
+        }
+    };
+    let waiting: Vec<ClientCall> = tools.waiting(&session).into_iter().map(|(_, call)| call).collect();
+    if let Some(held) = held.filter(|_| !waiting.is_empty()) {
+        held.keep(session);
+    }
+    TurnEnd {
+        outcome: Some(report.outcome),
+        text: report.text,
+        usage: report.usage,
+        failure: None,
+        waiting,
+    }
+}

@@ -1,0 +1,195 @@
+//! Connections of a listener, until it stops.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::peer::{Peer, Strangers};
+use crate::stall::Stalling;
+
+/// Maximum size of the request line and the headers of a request, in bytes; beyond it the status is 431.
+pub const MAX_HEADER_BYTES: usize = 16 << 10;
+
+/// Maximum number of headers of a request; beyond it the status is 431.
+pub const MAX_HEADERS: usize = 64;
+
+/// Maximum time until the headers of a request are complete, also from the end of the one before. The connection is
+/// closed then.
+pub const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// Maximum time for requests to be answered once the server stops; then they are cancelled.
+pub const DRAIN_TIME: Duration = Duration::from_secs(10);
+
+/// Maximum time until a connection that makes room has ended.
+const EVICTION_TIME: Duration = Duration::from_secs(1);
+
+/// Answer to a connection beyond the maximum.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// Body of a response.
+pub type BoxBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Connection on which a request came.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// Address to which the client connected.
+    pub address: SocketAddr,
+    /// True once the server stops.
+    pub is_stopping: bool,
+    /// The connection.
+    pub peer: &'a Peer,
+}
+
+/// Server behind the connections.
+pub trait Service: Send + Sync + 'static {
+    /// Answers a request.
+    fn respond<'a>(
+        &'a self,
+        request: Request<Incoming>,
+        origin: Origin<'a>,
+    ) -> BoxFuture<'a, Response<BoxBody>>;
+
+    /// Counts a connection that begins (1) or ends (-1).
+    fn connected(&self, change: i64);
+
+    /// True if a request needs no token.
+    fn is_open(&self) -> bool;
+
+    /// Ends streams that would not end by themselves. Called when the server stops.
+    fn end_streams(&self);
+
+    /// Cancels the requests in progress. Called if they do not end within [`DRAIN_TIME`].
+    fn cancel(&self);
+
+    /// Waits until what the requests began has ended, for a bounded time.
+    fn ended(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Serves the connections of a listener until `stop` is cancelled, at most `max_connections` at a time. For a further one, the
+/// oldest ends that has not sent a request of a client; if there is none, it is answered with status 503. Requests in
+/// progress are answered after `stop`, and cancelled after [`DRAIN_TIME`].
+///
+/// # Errors
+/// Fails if other machines reach the address and no token is required.
+pub async fn serve(
+    service: Arc<dyn Service>,
+    listener: TcpListener,
+    max_connections: usize,
+    stop: &CancellationToken,
+) -> std::io::Result<()> {
+    if service.is_open() && !listener.local_addr()?.ip().is_loopback() {
+        let reason = "an address that other machines reach needs tokens";
+        return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
+    }
+    let places = Arc::new(Semaphore::new(max_connections));
+    let strangers = Strangers::default();
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let Ok((mut stream, _)) = accepted else {
+            // Such as too many open files: it passes when connections end.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let mut place = places.clone().try_acquire_owned().ok();
+        if place.is_none() && strangers.end_oldest() {
+            let freed = tokio::time::timeout(EVICTION_TIME, places.clone().acquire_owned()).await;
+            place = freed.ok().and_then(Result::ok);
+        }
+        match place {
+            Some(place) => {
+                let (service, stop) = (service.clone(), stop.clone());
+                let peer = strangers.add();
+                connections.spawn(async move {
+                    if let Ok(address) = stream.local_addr() {
+                        let _ = stream.set_nodelay(true);
+                        let watched = rustix::io::fcntl_dupfd_cloexec(&stream, 0);
+                        tokio::select! {
+                            () = serve_connection(&*service, stream, address, &stop, &peer) => {}
+                            // Closed with the connection, not before.
+                            never = peer.watch(watched.map_err(Into::into)) => match never {}
+                        }
+                    }
+                    peer.end();
+                    drop(place);
+                });
+            }
+            None => {
+                // It fits into the buffer of the system; a client that has not sent its request may not see it.
+                let _ = tokio::time::timeout(Duration::from_millis(10), stream.write_all(TOO_MANY)).await;
+            }
+        }
+    }
+    drop(listener);
+    service.end_streams();
+    let all = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_TIME, all).await.is_err() {
+        service.cancel();
+        connections.shutdown().await;
+    }
+    service.ended().await;
+    Ok(())
+}
+
+/// Serves a connection to `address` until the client closes it, or its request is answered after `stop`.
+pub async fn serve_connection<I>(
+    service: &dyn Service,
+    stream: I,
+    address: SocketAddr,
+    stop: &CancellationToken,
+    peer: &Peer,
+) where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
+    service.connected(1);
+    let answer = service_fn(|request| {
+        let origin = Origin {
+            address,
+            is_stopping: stop.is_cancelled(),
+            peer,
+        };
+        async move { Ok::<_, Infallible>(service.respond(request, origin).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_header_size(MAX_HEADER_BYTES)
+        .max_headers(MAX_HEADERS);
+    let mut connection =
+        std::pin::pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream)), answer));
+    // An error is one of the client: a closed connection, or no HTTP.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = peer.ended() => {}
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+    service.connected(-1);
+}

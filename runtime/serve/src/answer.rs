@@ -1,0 +1,160 @@
+//! Responses: JSON, errors, and streams of events.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolcell_core::StoreError;
+use toolcell_http::BoxBody;
+
+use crate::host::Refusal;
+
+/// Request that is answered with an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) hints: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            hints: Vec::new(),
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: &str) -> Self {
+        self.hints.push(hint.to_owned());
+        self
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message)
+    }
+
+    pub(crate) fn no_session() -> Self {
+        Self::not_found("there is no such session")
+    }
+
+    pub(crate) fn turn_running() -> Self {
+        Self::new(StatusCode::CONFLICT, "turn_running", "a turn of the session is running")
+            .hint("wait for its end, or cancel it")
+    }
+
+    pub(crate) fn response(self) -> Response<BoxBody> {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if !self.hints.is_empty() {
+            error["hints"] = json!(self.hints);
+        }
+        let response = json_of(self.status, &json!({ "error": error }));
+        with_headers(self.status, response)
+    }
+}
+
+/// Adds the headers that belong to a status.
+pub(crate) fn with_headers(status: StatusCode, mut response: Response<BoxBody>) -> Response<BoxBody> {
+    let headers = response.headers_mut();
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        _ => {}
+    }
+    response
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound => Self::no_session(),
+            Refusal::InUse => Self::new(StatusCode::CONFLICT, "in_use", "another process uses the session")
+                .hint("wait until it ends, or fork the session"),
+            Refusal::TurnOpen => Self::new(StatusCode::CONFLICT, "turn_open", "the last turn is not over")
+                .hint("resume it, or abandon it"),
+            Refusal::NoTurn(message) => Self::new(StatusCode::CONFLICT, "no_turn", message),
+            Refusal::Invalid(message) => Self::invalid(message),
+            Refusal::Failed(message) => Self::failed(message),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound { .. } => Self::no_session(),
+            StoreError::NameTaken { .. } => {
+                Self::new(StatusCode::CONFLICT, "name_taken", "another session has this name")
+            }
+            StoreError::InUse { .. } => Refusal::InUse.into(),
+            // The causes name files of the server.
+            _ => Self::failed("the sessions cannot be read or written")
+                .hint("the messages of the server say why"),
+        }
+    }
+}
+
+pub(crate) fn bytes(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<BoxBody> {
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        HeaderName::from_static("x-content-type-options"),
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+pub(crate) fn json_of(status: StatusCode, value: &impl Serialize) -> Response<BoxBody> {
+    match serde_json::to_vec(value) {
+        Ok(body) => bytes(status, "application/json", body),
+        Err(_) => bytes(StatusCode::INTERNAL_SERVER_ERROR, "application/json", "{}"),
+    }
+}
+
+pub(crate) fn ok(value: &Value) -> Response<BoxBody> {
+    json_of(StatusCode::OK, value)
+}
+
+pub(crate) fn empty(status: StatusCode) -> Response<BoxBody> {
+    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+/// Response with server-sent events.
+pub(crate) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Response<BoxBody> {
+    let frames = events.map(|part| Ok::<_, Infallible>(Frame::data(part)));
+    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies such as nginx would hold events back.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}

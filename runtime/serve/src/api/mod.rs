@@ -1,0 +1,292 @@
+//! The API of Toolcell, as `API.md` describes it.
+
+mod events;
+mod questions;
+mod sessions;
+mod turns;
+
+use hyper::{Method, Response, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use toolcell_core::store::SessionInfo;
+use toolcell_http::BoxBody;
+
+use crate::answer::{self, Failure};
+use crate::markdown;
+use crate::server::{Call, Server};
+
+/// Maximum number of days of usage.
+const MAX_DAYS: u64 = 366;
+
+/// Requests that work without a model.
+const EXAMPLES: [&str; 3] = [
+    "How many words are in this sentence?",
+    "What time is it in Tokyo?",
+    "Sort these words: pear, fig, apple",
+];
+
+/// Routes: the method and the path, with `{id}` and the like for one part of it.
+pub(crate) const ROUTES: &[(&str, &str, &str)] = &[
+    ("GET", "/api/info", "Version, agents and limits of the server"),
+    ("GET", "/api/questions", "Open questions of all sessions"),
+    ("GET", "/api/tools", "What each component can access"),
+    ("GET", "/api/usage", "Turns, tokens, costs and calls by day"),
+    ("POST", "/api/markdown", "Markdown as trees of known elements"),
+    ("GET", "/api/sessions", "Sessions, most recently used first"),
+    ("POST", "/api/sessions", "Creates a session"),
+    ("GET", "/api/sessions/{id}", "A session, with its budget, plan and questions"),
+    ("PATCH", "/api/sessions/{id}", "Names a session"),
+    ("DELETE", "/api/sessions/{id}", "Deletes a session"),
+    ("POST", "/api/sessions/{id}/fork", "Creates a session from the beginning of another one"),
+    ("GET", "/api/sessions/{id}/export", "The events of a session as JSON lines"),
+    ("GET", "/api/sessions/{id}/events", "Events of a session, as a page or as a stream"),
+    ("GET", "/api/sessions/{id}/receipts", "Calls of a session with their receipts"),
+    ("GET", "/api/sessions/{id}/questions", "Open questions of a session"),
+    ("POST", "/api/sessions/{id}/questions/{question}", "Answers a question"),
+    ("POST", "/api/sessions/{id}/turns", "Starts a turn with a message"),
+    ("POST", "/api/sessions/{id}/resume", "Continues an open turn"),
+    ("POST", "/api/sessions/{id}/abandon", "Ends an open turn"),
+    ("POST", "/api/sessions/{id}/cancel", "Cancels the running turn"),
+    ("POST", "/api/sessions/{id}/compact", "Summarises the older part of the conversation"),
+    ("POST", "/api/sessions/{id}/undo", "Removes the last turn from the conversation"),
+    ("GET", "/v1/models", "Agents as models of OpenAI clients"),
+    ("POST", "/v1/chat/completions", "Chat Completions of OpenAI clients"),
+    ("POST", "/v1/responses", "Responses of OpenAI clients"),
+];
+
+/// Returns the OpenAPI document of the routes.
+pub(crate) fn openapi() -> String {
+    let mut paths = serde_json::Map::new();
+    for (method, path, summary) in ROUTES {
+        let parameters: Vec<Value> = path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+            .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+            .collect();
+        let success = match (*method, *path) {
+            ("DELETE", _) => "204",
+            ("POST", "/api/sessions" | "/api/sessions/{id}/fork") => "201",
+            ("POST", path) if path.starts_with("/api/sessions/{id}/") && is_turn(path) => "202",
+            _ => "200",
+        };
+        let mut operation = json!({
+            "summary": summary,
+            "parameters": parameters,
+            "security": [{"token": []}, {"page": []}],
+            "responses": {
+                (success): {"description": "Success"},
+                "default": {"description": "Error", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}},
+            },
+        });
+        if matches!(*method, "POST" | "PATCH") {
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": {"application/json": {"schema": {"type": "object"}}},
+            });
+        }
+        let entry = paths.entry((*path).to_owned()).or_insert_with(|| json!({}));
+        entry[method.to_lowercase()] = operation;
+    }
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Toolcell", "version": env!("CARGO_PKG_VERSION"), "license": {"name": "MIT OR Apache-2.0"}},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "page": {"type": "apiKey", "in": "cookie", "name": "toolcell_PORT"},
+            },
+            "schemas": {"Error": {
+                "type": "object",
+                "required": ["error"],
+                "properties": {"error": {
+                    "type": "object",
+                    "required": ["code", "message"],
+                    "properties": {
+                        "code": {"type": "string"},
+                        "message": {"type": "string"},
+                        "hints": {"type": "array", "items": {"type": "string"}},
+                    },
+                }},
+            }},
+        },
+    });
+    document.to_string()
+}
+
+fn is_turn(path: &str) -> bool {
+    let word = path.rsplit('/').next().unwrap_or_default();
+    matches!(word, "turns" | "resume" | "abandon" | "cancel" | "compact")
+}
+
+/// Returns a parameter of a query, decoded.
+pub(crate) fn param(query: &str, name: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(key, _)| *key == name)?;
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut bytes = value.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+impl Call {
+    /// Parses the body.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Failure::invalid(format!("the body is wrong: {error}")))
+    }
+
+    /// Parses the body of a request without members.
+    pub(crate) fn parse_nothing(&self) -> Result<(), Failure> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.parse::<Nothing>().map(drop)
+    }
+
+    /// Parses a number of the query.
+    pub(crate) fn number(&self, name: &str, default: u64, most: u64) -> Result<u64, Failure> {
+        let Some(text) = param(&self.query, name) else {
+            return Ok(default);
+        };
+        let number = text.parse().ok().filter(|number| *number <= most);
+        number.ok_or_else(|| Failure::invalid(format!("`{name}` is a whole number of at most {most}")))
+    }
+}
+
+/// Answers a request of `/api`.
+pub(crate) async fn respond(
+    server: &Server,
+    call: Call,
+    held: Option<OwnedSemaphorePermit>,
+    place: OwnedSemaphorePermit,
+) -> Result<Response<BoxBody>, Failure> {
+    let path = call.path.clone();
+    let parts: Vec<&str> = path.split('/').skip(2).collect();
+    let is_route = |method: &str| {
+        ROUTES.iter().any(|(of_route, path, _)| {
+            let names: Vec<&str> = path.split('/').skip(2).collect();
+            let fits = |(name, part): (&&str, &&str)| name == part || (name.starts_with('{') && !part.is_empty());
+            *of_route == method
+                && path.starts_with("/api/")
+                && names.len() == parts.len()
+                && names.iter().zip(&parts).all(fits)
+        })
+    };
+    if !is_route(call.method.as_str()) {
+        let is_other = ["GET", "POST", "PATCH", "DELETE"].into_iter().any(is_route);
+        return Err(match is_other {
+            true => Failure::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "the path does not take this method",
+            ),
+            false => Failure::not_found("there is nothing at this path"),
+        });
+    }
+    let host = &server.turns.host;
+    let is_get = call.method == Method::GET;
+    match parts.as_slice() {
+        ["info"] => Ok(answer::ok(&info(server, &call))),
+        ["tools"] => Ok(answer::ok(&host.tools())),
+        ["usage"] => {
+            let days = call.number("days", 30, MAX_DAYS)?;
+            let usage = host.usage(&call.caller.owner, days).await;
+            Ok(answer::ok(&usage.map_err(Failure::failed)?))
+        }
+        ["questions"] => questions::all(server, &call).await,
+        ["markdown"] => match markdown::respond(&call.body) {
+            Ok(rendered) => Ok(answer::bytes(StatusCode::OK, "application/json", rendered)),
+            Err(error @ markdown::MarkdownError::TooLarge { .. }) => {
+                Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()))
+            }
+            Err(error) => Err(Failure::invalid(error.to_string())),
+        },
+        ["sessions"] if is_get => sessions::list(server, &call).await,
+        ["sessions"] => sessions::create(server, &call).await,
+        ["sessions", id, rest @ ..] => {
+            let session = session(server, &call, id).await?;
+            match rest {
+                [] if is_get => sessions::show(server, &session).await,
+                [] if call.method == Method::PATCH => sessions::rename(server, &call, &session).await,
+                [] => sessions::delete(server, &session).await,
+                ["fork"] => sessions::fork(server, &call, &session).await,
+                ["export"] => sessions::export(server, &session).await,
+                ["receipts"] => sessions::receipts(server, &session).await,
+                ["events"] => events::respond(server, &call, session, place).await,
+                ["questions"] => Ok(questions::of_session(server, &session)),
+                ["questions", question] => questions::answer(server, &call, &session, question),
+                [word] => {
+                    let started = turns::respond(server, &call, session, word).await;
+                    drop(held);
+                    started
+                }
+                _ => Err(Failure::not_found("there is nothing at this path")),
+            }
+        }
+        _ => Err(Failure::not_found("there is nothing at this path")),
+    }
+}
+
+fn info(server: &Server, call: &Call) -> Value {
+    let host = &server.turns.host;
+    let user = match call.caller.is_page || call.caller.owner.is_empty() {
+        true => "page",
+        false => &call.caller.owner,
+    };
+    json!({
+        "version": host.version(),
+        "user": user,
+        "agents": host.agents(),
+        "limits": {"message_bytes": turns::MAX_TEXT, "attachment_bytes": turns::MAX_ATTACHED, "attachments": turns::MAX_ATTACHMENTS},
+        "examples": EXAMPLES,
+    })
+}
+
+/// Returns a session of the client. That of another is as one that does not exist.
+async fn session(server: &Server, call: &Call, id: &str) -> Result<SessionInfo, Failure> {
+    let info = server.turns.host.store().info(id).await?;
+    match call.caller.owns(info.owner.as_deref()) {
+        true => Ok(info),
+        false => Err(Failure::no_session()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let query = "q=a+b%20c&limit=5&bad=%g1&cut=%4";
+        assert_eq!(param(query, "q").as_deref(), Some("a b c"));
+        assert_eq!(param(query, "limit").as_deref(), Some("5"));
+        for missing in ["bad", "cut", "none"] {
+            assert_eq!(param(query, missing), None, "{missing}");
+        }
+    }
+
+    #[test]
+    fn contract_names_every_route() {
+        let page = include_str!("../../API.md");
+        for (method, path, _) in ROUTES {
+            let plain = path.replace("{id}", "ID").replace("{question}", "QID");
+            assert!(page.contains(&plain), "{method} {plain}");
+        }
+        let document: Value = serde_json::from_str(&openapi()).unwrap();
+        for (method, path, _) in ROUTES {
+            assert!(document["paths"][path][method.to_lowercase()].is_object(), "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Program around the server: it has the agents, runs their turns, and describes its tools in its own words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::Usage;
+use toolcell_core::{ApprovalRequest, BoxFuture, Decision, EventSink, Message, SessionStore};
+
+/// Runs turns and describes the agents.
+pub trait Host: Send + Sync + 'static {
+    /// Version of the program.
+    fn version(&self) -> &str;
+
+    /// Agents; the first is the main one.
+    fn agents(&self) -> &[AgentInfo];
+
+    /// Store of the sessions.
+    fn store(&self) -> Arc<dyn SessionStore>;
+
+    /// Prepares a turn: finds or creates its session, and reserves it.
+    fn begin(&self, request: TurnRequest) -> BoxFuture<'_, Result<PreparedTurn, Refusal>>;
+
+    /// Removes the last turn of a session from its conversation; returns the number of its messages.
+    fn undo<'a>(&'a self, session: &'a str, agent: &'a str) -> BoxFuture<'a, Result<usize, Refusal>>;
+
+    /// Deletes a session that is not in use.
+    fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// Checks a name for a session.
+    ///
+    /// # Errors
+    /// The reason for which a session cannot have it.
+    fn check_name(&self, name: &str) -> Result<(), String>;
+
+    /// True if another process uses a session.
+    fn is_elsewhere(&self, session: &str) -> bool;
+
+    /// Describes the question about a call.
+    fn question(&self, request: &ApprovalRequest) -> QuestionText;
+
+    /// Searches the messages of a session for words in lower case; `None` if none match.
+    fn search<'a>(&'a self, session: &'a str, words: &'a [String]) -> BoxFuture<'a, Option<Vec<Found>>>;
+
+    /// Returns the budget of a session and what it has used, as JSON.
+    fn budget<'a>(&'a self, session: &'a str, agent: &'a str) -> BoxFuture<'a, Value>;
+
+    /// Returns what the components can access, as JSON.
+    fn tools(&self) -> Value;
+
+    /// Returns the use of a client's sessions by day, as JSON.
+    fn usage<'a>(&'a self, owner: &'a str, days: u64) -> BoxFuture<'a, Result<Value, String>>;
+}
+
+/// Agent that is offered.
+#[derive(Debug, Clone, Serialize)]
+pub struct AgentInfo {
+    /// Name; `default` for the main agent.
+    pub id: String,
+    /// Purpose.
+    pub description: String,
+    /// Name of its provider.
+    pub provider: String,
+    /// Name of its model.
+    pub model: String,
+    /// True if no model is configured, and a stand-in answers.
+    pub is_stand_in: bool,
+}
+
+/// Turn to run.
+pub struct TurnRequest {
+    /// Identifier of the session.
+    pub session: String,
+    /// Session in the store, or in memory.
+    pub keep: Keep,
+    /// Name of the agent.
+    pub agent: String,
+    /// Start of the turn.
+    pub start: Start,
+    /// Instructions of the client, which follow those of the agent.
+    pub instructions: String,
+    /// Asked about calls that need approval; `None` refuses them.
+    pub asker: Option<Arc<dyn Asker>>,
+    /// Tools of the client, which it runs itself.
+    pub client_tools: Vec<ClientTool>,
+    /// Results of calls of these tools, by their number among those that the paused turn waits for.
+    pub results: BTreeMap<usize, String>,
+}
+
+/// Place of a session.
+pub enum Keep {
+    /// In the store.
+    Stored,
+    /// In memory, and begun with these messages.
+    New(Vec<Message>),
+    /// In memory, and paused.
+    Paused,
+}
+
+/// Start of a turn.
+pub enum Start {
+    /// A message of the user.
+    Message {
+        /// Its text.
+        text: String,
+        /// Files.
+        attachments: Vec<Attachment>,
+    },
+    /// A message in its parts.
+    Parts(Message),
+    /// The last message of an imported conversation.
+    Proceed,
+    /// An open turn goes on.
+    Resume,
+    /// An open turn ends.
+    Abandon,
+    /// The older part of the conversation is summarised.
+    Compact,
+}
+
+/// File that is sent with a message.
+pub struct Attachment {
+    /// Name.
+    pub name: String,
+    /// Bytes.
+    pub data: Vec<u8>,
+}
+
+/// Tool that the client runs.
+#[derive(Debug, Clone)]
+pub struct ClientTool {
+    /// Name.
+    pub name: String,
+    /// Purpose.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub schema: Value,
+}
+
+/// Turn that is ready to run.
+pub struct PreparedTurn {
+    /// Number of events in the journal.
+    pub events: u64,
+    /// Runs the turn. Dropping the future interrupts it.
+    pub run: Box<dyn FnOnce(Arc<dyn EventSink>, CancellationToken) -> BoxFuture<'static, TurnEnd> + Send>,
+}
+
+/// End of a turn.
+#[derive(Debug, Clone, Default)]
+pub struct TurnEnd {
+    /// Outcome; `None` if the turn could not go on.
+    pub outcome: Option<TurnOutcome>,
+    /// Answer.
+    pub text: String,
+    /// Tokens of the turn.
+    pub usage: Usage,
+    /// Failure of the host, such as that of its store.
+    pub failure: Option<String>,
+    /// Calls of tools of the client that wait for their results.
+    pub waiting: Vec<ClientCall>,
+}
+
+/// Call of a tool of the client.
+#[derive(Debug, Clone)]
+pub struct ClientCall {
+    /// Name of the tool.
+    pub name: String,
+    /// Arguments.
+    pub arguments: Value,
+}
+
+/// Reason for which a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such session.
+    NotFound,
+    /// Another process uses the session.
+    InUse,
+    /// A turn is open.
+    TurnOpen,
+    /// No turn is open, or there is nothing to do.
+    NoTurn(String),
+    /// The request is wrong.
+    Invalid(String),
+    /// The host failed.
+    Failed(String),
+}
+
+/// Asks the user about a call.
+pub trait Asker: Send + Sync {
+    /// Asks and waits for the decision. Dropping the future withdraws the question.
+    fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Decision>;
+}
+
+/// Text whose parts have different authors.
+pub type Words = Vec<TextPart>;
+
+/// Part of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TextPart {
+    /// Text of the program.
+    Own(String),
+    /// Foreign text.
+    Quoted(String),
+}
+
+/// Question about a call.
+#[derive(Debug, Clone)]
+pub struct QuestionText {
+    /// Component of the tool, if it is known.
+    pub component: Option<String>,
+    /// What is asked.
+    pub title: Words,
+    /// Facts, and whether they are warnings.
+    pub facts: Vec<(Words, bool)>,
+}
+
+/// Message that was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Found {
+    /// Role of its author.
+    pub role: String,
+    /// Excerpt on one line.
+    pub text: String,
+}

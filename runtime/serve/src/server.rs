@@ -1,0 +1,262 @@
+//! Routes of the listener, and the rules that apply to each request.
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, ORIGIN, SET_COOKIE};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolcell_http::{BoxBody, BoxFuture, Origin, Reached, Service};
+
+use crate::access::{Access, Caller, LINK_PATH};
+use crate::answer::{self, Failure};
+use crate::host::Host;
+use crate::turns::Turns;
+use crate::{api, page, v1};
+
+/// Maximum number of connections: one for each stream, and some beside.
+pub const MAX_CONNECTIONS: usize = 2_048;
+
+/// Maximum number of requests and streams of each client in progress. Beyond it the status is 429.
+const MAX_REQUESTS: usize = 1_536;
+
+/// Maximum size of bodies that are read and not handled, of all clients, in bytes. Beyond it the status is 429.
+const MAX_BODIES: usize = 128 << 20;
+
+/// Maximum size of a body with a message, in bytes: attachments of 20 MiB in Base64, and text.
+const MAX_MESSAGE_BODY: usize = 32 << 20;
+
+/// Maximum size of any other body, in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+/// Paths of the server of the Model Context Protocol.
+const MOUNTED: [&str; 4] = ["/mcp", "/healthz", "/readyz", "/metrics"];
+
+/// Server of agents.
+pub struct Server {
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) v1: Arc<v1::V1>,
+    access: Access,
+    reached: Reached,
+    mounted: Arc<dyn Service>,
+    requests: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+    /// Cancelled when streams end.
+    pub(crate) stopping: CancellationToken,
+}
+
+/// Request whose client is known.
+pub(crate) struct Call {
+    pub(crate) caller: Caller,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Server {
+    /// Creates a server. `mounted` answers at `/mcp`, `/healthz`, `/readyz` and `/metrics`.
+    pub fn new(host: Arc<dyn Host>, access: Access, reached: Reached, mounted: Arc<dyn Service>) -> Arc<Self> {
+        Arc::new(Self {
+            turns: Turns::new(host),
+            v1: Arc::default(),
+            access,
+            reached,
+            mounted,
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    /// Shows the link of the page to the user.
+    pub fn print_link(&self) {
+        self.access.print_link();
+    }
+
+    async fn route(&self, request: Request<Incoming>, origin: Origin<'_>) -> Response<BoxBody> {
+        let path = request.uri().path().to_owned();
+        if MOUNTED.contains(&path.as_str()) {
+            return self.mounted.respond(request, origin).await;
+        }
+        let is_v1 = path == "/v1" || path.starts_with("/v1/");
+        match self.answer(request, origin, path, is_v1).await {
+            Ok(response) => response,
+            Err(failure) if is_v1 => v1::error(failure),
+            Err(failure) => failure.response(),
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        origin: Origin<'_>,
+        path: String,
+        is_v1: bool,
+    ) -> Result<Response<BoxBody>, Failure> {
+        if !toolcell_http::is_for(request.headers(), origin.address, &self.reached) {
+            let reason = "the request is for another host, or comes from a page of another origin";
+            return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", reason));
+        }
+        let is_api = path == "/api" || path.starts_with("/api/");
+        if !is_api && !is_v1 {
+            return self.file(&request, &path, origin.address.port());
+        }
+        let caller = self.access.caller(request.headers(), origin.address.port());
+        // The page speaks the API of Toolcell only.
+        let caller = caller.filter(|caller| is_api || !caller.is_page).ok_or_else(|| {
+            let hint = match is_api {
+                true => "open the link that `toolcell serve` prints, or send `Authorization: Bearer TOKEN`",
+                false => "send `Authorization: Bearer TOKEN`",
+            };
+            let message = "the request needs a valid token";
+            Failure::new(StatusCode::UNAUTHORIZED, "unauthenticated", message).hint(hint)
+        })?;
+        let is_get = request.method() == Method::GET;
+        if caller.is_page && !is_get && !request.headers().contains_key(ORIGIN) {
+            let message = "a request of the page that is not `GET` needs an `Origin`";
+            return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
+        }
+        if origin.is_stopping {
+            let message = "the server is stopping";
+            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message));
+        }
+        origin.peer.is_of_client();
+        let place = self.requests.clone().try_acquire_owned().map_err(|_| {
+            let message = format!("{MAX_REQUESTS} requests are not answered yet; wait for one");
+            Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+        })?;
+        let takes_body = matches!(*request.method(), Method::POST | Method::PATCH | Method::PUT);
+        if takes_body && !toolcell_http::is_json(request.headers()) {
+            let message = "the content type is `application/json`";
+            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+        }
+        let (parts, body) = request.into_parts();
+        let (body, held) = match takes_body {
+            true => {
+                let most = match is_v1 || path.ends_with("/turns") {
+                    true => MAX_MESSAGE_BODY,
+                    false => MAX_BODY,
+                };
+                let read = toolcell_http::read_body(body, &self.bodies, most).await;
+                let (body, held) = read.map_err(|status| of_body(status, most))?;
+                (body, Some(held))
+            }
+            false => (Vec::new(), None),
+        };
+        let call = Call {
+            caller,
+            method: parts.method,
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            path,
+            headers: parts.headers,
+            body,
+        };
+        let response = match is_v1 {
+            true => v1::respond(self, call, held, place).await,
+            false => api::respond(self, call, held, place).await,
+        };
+        response.or_else(|failure| match is_v1 {
+            true => Ok(v1::error(failure)),
+            false => Err(failure),
+        })
+    }
+
+    /// Answers with a file of the page, or takes the code of its link.
+    fn file(&self, request: &Request<Incoming>, path: &str, port: u16) -> Result<Response<BoxBody>, Failure> {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            let message = "the path is read with GET";
+            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
+        }
+        if path == LINK_PATH {
+            let code = api::param(request.uri().query().unwrap_or_default(), "code").unwrap_or_default();
+            let cookie = (self.access.take(&code, port)).and_then(|cookie| HeaderValue::from_str(&cookie).ok());
+            let cookie = cookie.ok_or_else(|| {
+                let message = "the link was used already, or is wrong";
+                Failure::new(StatusCode::FORBIDDEN, "forbidden", message)
+                    .hint("open the last link that `toolcell serve` printed")
+            })?;
+            let mut response = answer::empty(StatusCode::SEE_OTHER);
+            let headers = response.headers_mut();
+            headers.insert(SET_COOKIE, cookie);
+            headers.insert(LOCATION, HeaderValue::from_static("/"));
+            headers.insert(HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer"));
+            return Ok(response);
+        }
+        if path == "/openapi.json" {
+            return Ok(answer::bytes(StatusCode::OK, "application/json", api::openapi()));
+        }
+        let asset = page::asset(path).ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
+        let header = |name: HeaderName| toolcell_http::only(request.headers(), name.as_str());
+        let is_known = header(IF_NONE_MATCH) == Some(&asset.etag);
+        let is_compressed = page::accepts_gzip(header(ACCEPT_ENCODING).unwrap_or_default());
+        let mut response = match (is_known, is_compressed) {
+            (true, _) => answer::empty(StatusCode::NOT_MODIFIED),
+            (false, true) => answer::bytes(StatusCode::OK, asset.media_type, asset.gzip.as_slice()),
+            (false, false) => answer::bytes(StatusCode::OK, asset.media_type, asset.bytes),
+        };
+        let headers = response.headers_mut();
+        if is_compressed && !is_known {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        for (name, value) in page::HEADERS {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        if let Ok(etag) = HeaderValue::from_str(&asset.etag) {
+            headers.insert(ETAG, etag);
+        }
+        Ok(response)
+    }
+}
+
+fn of_body(status: StatusCode, most: usize) -> Failure {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            Failure::new(status, "too_large", format!("the body has more than {most} bytes"))
+        }
+        StatusCode::TOO_MANY_REQUESTS => {
+            let message = format!("the bodies that are not handled take {MAX_BODIES} bytes; wait for one");
+            Failure::new(status, "too_many_requests", message)
+        }
+        status => Failure::new(status, "invalid_request", "the body of the request is not complete"),
+    }
+}
+
+impl Service for Server {
+    fn respond<'a>(&'a self, request: Request<Incoming>, origin: Origin<'a>) -> BoxFuture<'a, Response<BoxBody>> {
+        Box::pin(self.route(request, origin))
+    }
+
+    fn connected(&self, change: i64) {
+        self.mounted.connected(change);
+    }
+
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn end_streams(&self) {
+        self.stopping.cancel();
+        self.mounted.end_streams();
+    }
+
+    fn cancel(&self) {
+        self.turns.interrupt();
+        self.mounted.cancel();
+    }
+
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if tokio::time::timeout(toolcell_http::DRAIN_TIME, self.turns.ended())
+                .await
+                .is_err()
+            {
+                self.turns.interrupt();
+                let _ = tokio::time::timeout(toolcell_http::DRAIN_TIME, self.turns.ended()).await;
+            }
+            self.mounted.ended().await;
+        })
+    }
+}

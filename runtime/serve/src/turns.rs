@@ -1,0 +1,263 @@
+//! Turns that run, and the sessions in use.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hyper::StatusCode;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::store::SessionInfo;
+use toolcell_core::{Event, EventSink};
+
+use crate::answer::Failure;
+use crate::host::{Host, Keep, PreparedTurn, Start, TurnEnd, TurnRequest};
+use crate::live::{Live, is_failure};
+
+/// Maximum number of turns that run at a time. Beyond it the status is 429.
+pub const MAX_TURNS: usize = 1_024;
+
+/// Maximum number of sessions that are kept only because a user allowed a tool in them.
+const MAX_ALLOWED: usize = 1_024;
+
+/// Number of entries at the end of a journal that tell whether its last turn is over: hooks add some after its end.
+const TAIL: u64 = 16;
+
+/// Tasks whose end is awaited.
+struct Tasks {
+    places: Arc<Semaphore>,
+    is_closed: AtomicBool,
+}
+
+/// Number of places of tasks, more than can begin.
+const ALL: u32 = 1 << 20;
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(ALL as usize)),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Tasks {
+    fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<Option<T>> {
+        let place = self.places.clone().try_acquire_owned();
+        tokio::spawn(async move {
+            let _place = place.ok()?;
+            Some(work.await)
+        })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all have ended.
+    async fn ended(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let _ = self.places.acquire_many(ALL).await;
+    }
+}
+
+/// Turns and sessions in use.
+pub(crate) struct Turns {
+    pub(crate) host: Arc<dyn Host>,
+    live: Mutex<HashMap<String, Arc<Live>>>,
+    places: Arc<Semaphore>,
+    tasks: Tasks,
+    /// Cancelled when running turns are given up.
+    stopped: CancellationToken,
+}
+
+impl Turns {
+    pub(crate) fn new(host: Arc<dyn Host>) -> Arc<Self> {
+        Arc::new(Self {
+            host,
+            live: Mutex::default(),
+            places: Arc::new(Semaphore::new(MAX_TURNS)),
+            tasks: Tasks::default(),
+            stopped: CancellationToken::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a session in use, or makes it one.
+    pub(crate) fn live(&self, id: &str) -> Arc<Live> {
+        let mut live = self.lock();
+        if live.len() >= MAX_ALLOWED {
+            // Those that only keep an answer of the user end first.
+            live.retain(|_, live| Arc::strong_count(live) > 1);
+        }
+        let host = &self.host;
+        (live.entry(id.to_owned()))
+            .or_insert_with(|| Live::new(id, host.clone()))
+            .clone()
+    }
+
+    /// Returns a session in use.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Live>> {
+        self.lock().get(id).cloned()
+    }
+
+    /// Returns all sessions with open questions.
+    pub(crate) fn all(&self) -> Vec<(String, Arc<Live>)> {
+        (self.lock().iter())
+            .map(|(id, live)| (id.clone(), live.clone()))
+            .collect()
+    }
+
+    /// Forgets a session without a turn, a reader, or a tool that the user allowed. Called with the last use of it.
+    pub(crate) fn forget(&self, used: Arc<Live>, id: &str) {
+        let mut live = self.lock();
+        drop(used);
+        let is_unused = (live.get(id))
+            .is_some_and(|live| Arc::strong_count(live) == 1 && !live.is_running() && !live.has_allowed());
+        if is_unused {
+            live.remove(id);
+        }
+    }
+
+    /// Cancels the turn of a session, marks it as deleted, and forgets it.
+    pub(crate) fn removed(&self, id: &str) {
+        if let Some(live) = self.lock().remove(id) {
+            live.set_deleted();
+        }
+    }
+
+    /// Takes a place for a turn.
+    fn place(&self) -> Result<tokio::sync::OwnedSemaphorePermit, Failure> {
+        if self.stopped.is_cancelled() || self.tasks.is_closed() {
+            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
+        }
+        let place = self.places.clone().try_acquire_owned();
+        place.map_err(|_| {
+            let message = format!("{MAX_TURNS} turns are running, which is the maximum; wait for one");
+            Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+        })
+    }
+
+    /// Starts a turn of a saved session. It goes on when the client leaves.
+    pub(crate) async fn start(self: &Arc<Self>, id: &str, agent: String, start: Start) -> Result<(), Failure> {
+        let place = self.place()?;
+        let live = self.live(id);
+        let cancel = CancellationToken::new();
+        if !live.reserve(cancel.clone()) {
+            return Err(Failure::turn_running());
+        }
+        let request = TurnRequest {
+            session: id.to_owned(),
+            keep: Keep::Stored,
+            agent,
+            start,
+            instructions: String::new(),
+            asker: Some(live.clone()),
+            client_tools: Vec::new(),
+            results: std::collections::BTreeMap::new(),
+        };
+        // The request goes on if the client leaves meanwhile, so that the session is never reserved for nothing.
+        let turns = self.clone();
+        let id = id.to_owned();
+        let begun = self.tasks.spawn(async move {
+            let prepared = match turns.host.begin(request).await {
+                Ok(prepared) => prepared,
+                Err(refusal) => {
+                    live.release();
+                    turns.forget(live, &id);
+                    return Err(refusal);
+                }
+            };
+            live.begin(prepared.events);
+            let next = turns.clone();
+            turns.tasks.spawn(async move {
+                let sink: Arc<dyn EventSink> = live.clone();
+                let end = next.run(prepared, sink, cancel).await;
+                live.end(&end);
+                drop(place);
+                next.forget(live, &id);
+            });
+            Ok(())
+        });
+        match begun.await {
+            Ok(Some(begun)) => begun.map_err(Failure::from),
+            Ok(None) | Err(_) => Err(Failure::failed("the turn could not be started")),
+        }
+    }
+
+    /// Runs a turn whose events a client waits for; it ends with the future.
+    pub(crate) async fn run_for(
+        &self,
+        request: TurnRequest,
+        sink: Arc<dyn EventSink>,
+        cancel: CancellationToken,
+    ) -> Result<TurnEnd, Failure> {
+        let _place = self.place()?;
+        let prepared = self.host.begin(request).await?;
+        Ok(self.run(prepared, sink, cancel).await)
+    }
+
+    async fn run(&self, prepared: PreparedTurn, sink: Arc<dyn EventSink>, cancel: CancellationToken) -> TurnEnd {
+        tokio::select! {
+            end = (prepared.run)(sink, cancel) => end,
+            // The turn stays open, and can be resumed.
+            () = self.stopped.cancelled() => TurnEnd {
+                failure: Some("the server stopped".into()),
+                ..TurnEnd::default()
+            },
+        }
+    }
+
+    /// Spawns work that ends with the server.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
+    }
+
+    /// Interrupts the turns that run.
+    pub(crate) fn interrupt(&self) {
+        self.stopped.cancel();
+    }
+
+    /// Waits until all turns have ended. No further ones begin.
+    pub(crate) async fn ended(&self) {
+        self.tasks.ended().await;
+    }
+
+    /// State of a session.
+    pub(crate) async fn state_of(&self, info: &SessionInfo) -> &'static str {
+        if let Some(state) = self.find(&info.id).and_then(|live| live.running_state()) {
+            return state;
+        }
+        if info.events == 0 {
+            return "new";
+        }
+        let after = info.events.saturating_sub(TAIL);
+        let store = self.host.store();
+        let tail = store.entries(&info.id, after, usize::try_from(TAIL).unwrap_or(0), 16 << 20);
+        let tail = tail.await.unwrap_or_default();
+        for entry in tail.iter().rev() {
+            match serde_json::from_str::<Event>(&entry.json) {
+                Ok(Event::TurnFinished { outcome, .. }) => return of_outcome(&outcome),
+                Ok(Event::TurnUndone { .. } | Event::Imported { .. }) => return "idle",
+                Ok(Event::Notice { .. } | Event::HookFinished { .. }) => {}
+                _ => break,
+            }
+        }
+        match self.host.is_elsewhere(&info.id) {
+            true => "elsewhere",
+            false => "open",
+        }
+    }
+}
+
+fn of_outcome(outcome: &TurnOutcome) -> &'static str {
+    match is_failure(outcome) {
+        true => "failed",
+        false => "idle",
+    }
+}

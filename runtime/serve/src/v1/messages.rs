@@ -1,0 +1,157 @@
+//! Messages of OpenAI clients as messages of a conversation.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use toolcell_core::message::CallRequest;
+use toolcell_core::{Blob, Content, Message, Part};
+
+use crate::answer::Failure;
+
+/// Conversation of a request.
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) messages: Vec<Message>,
+    /// Texts of system and developer messages.
+    pub(super) instructions: String,
+}
+
+impl Conversation {
+    pub(super) fn instruct(&mut self, text: &str) {
+        if !self.instructions.is_empty() {
+            self.instructions.push_str("\n\n");
+        }
+        self.instructions.push_str(text);
+    }
+
+    /// Adds a message with a role and content.
+    pub(super) fn say(&mut self, role: &str, content: &Value) -> Result<(), Failure> {
+        match role {
+            "system" | "developer" => {
+                let text = text_of(content)?;
+                self.instruct(&text);
+            }
+            "user" => self.messages.push(Message::User {
+                content: contents(content)?,
+            }),
+            "assistant" => {
+                let text = text_of(content)?;
+                if !text.is_empty() {
+                    self.part(Part::text(text));
+                }
+            }
+            role => {
+                return Err(Failure::invalid(format!("a message has the unknown role `{}`", excerpt(role))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a part to the answer of the model.
+    pub(super) fn part(&mut self, part: Part) {
+        match self.messages.last_mut() {
+            Some(Message::Assistant { parts }) => parts.push(part),
+            _ => self.messages.push(Message::Assistant { parts: vec![part] }),
+        }
+    }
+
+    pub(super) fn call(&mut self, id: &str, name: &str, arguments: &str) {
+        self.part(Part::Call(CallRequest {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            opaque: Value::Null,
+        }));
+    }
+
+    pub(super) fn result(&mut self, id: &str, text: String) {
+        let name = {
+            let mut calls = self.messages.iter().rev().flat_map(Message::calls);
+            calls.find(|call| call.id == id).map(|call| call.name.clone())
+        };
+        self.messages.push(Message::Tool {
+            call_id: id.to_owned(),
+            name: name.unwrap_or_default(),
+            content: vec![Content::text(text)],
+            is_error: false,
+        });
+    }
+}
+
+pub(super) fn excerpt(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_debug).collect()
+}
+
+/// Returns the text of a content: a string, or parts.
+pub(super) fn text_of(content: &Value) -> Result<String, Failure> {
+    let mut all = String::new();
+    for part in contents(content)? {
+        match part {
+            Content::Text { text } => all.push_str(&text),
+            _ => return Err(Failure::invalid("only a message of the user has pictures")),
+        }
+    }
+    Ok(all)
+}
+
+fn contents(content: &Value) -> Result<Vec<Content>, Failure> {
+    match content {
+        Value::Null => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![Content::text(text.as_str())]),
+        Value::Array(parts) => parts.iter().map(part).collect(),
+        _ => Err(Failure::invalid("the content of a message is a string or an array of parts")),
+    }
+}
+
+fn part(part: &Value) -> Result<Content, Failure> {
+    let kind = part["type"].as_str().unwrap_or_default();
+    match kind {
+        "text" | "input_text" | "output_text" | "refusal" => {
+            let text = part["text"].as_str().or(part["refusal"].as_str());
+            let text = text.ok_or_else(|| Failure::invalid("a part has no text"))?;
+            Ok(Content::text(text))
+        }
+        "image_url" | "input_image" => {
+            let url = part["image_url"]["url"].as_str().or(part["image_url"].as_str());
+            let (media_type, data) = url
+                .and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"))
+                .ok_or_else(|| Failure::invalid("a picture is a `data:` URL in Base64; no other URL is fetched"))?;
+            let data = STANDARD.decode(data);
+            Ok(Content::Blob(Blob {
+                media_type: media_type.to_owned(),
+                data: data.map_err(|_| Failure::invalid("a picture is not Base64"))?,
+            }))
+        }
+        kind => Err(Failure::invalid(format!("a part has the unknown type `{}`", excerpt(kind)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn content_is_a_text_or_parts_and_no_url_is_fetched() {
+        let mut conversation = Conversation::default();
+        conversation.say("system", &json!("Be brief.")).unwrap();
+        let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        conversation.say("user", &json!([{"type": "text", "text": "hi"}, picture])).unwrap();
+        assert_eq!(conversation.instructions, "Be brief.");
+        let [Message::User { content }] = conversation.messages.as_slice() else {
+            panic!("{conversation:?}");
+        };
+        assert_eq!(content.len(), 2);
+        for wrong in [
+            json!([{"type": "image_url", "image_url": {"url": "https://evil.example/x.png"}}]),
+            json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}}]),
+            json!([{"type": "file"}]),
+            json!([1]),
+            json!(1),
+        ] {
+            conversation.say("user", &wrong).unwrap_err();
+        }
+        conversation.say("robot", &json!("x")).unwrap_err();
+    }
+}

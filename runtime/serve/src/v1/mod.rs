@@ -1,0 +1,266 @@
+//! The API of OpenAI clients: models, Chat Completions, and Responses.
+//!
+//! Agents are models. Calls of their own tools run in the server, and are left out of the answer unless the client asks for them;
+//! calls of tools that the client sends go back to it, and its next request continues the turn.
+
+mod chat;
+mod feed;
+mod messages;
+mod responses;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::Usage;
+use toolcell_http::BoxBody;
+
+use crate::answer::{self, Failure};
+use crate::host::{ClientTool, TurnEnd};
+use crate::server::{Call, Server};
+
+/// Maximum number of turns that wait in memory for a client's results. The oldest ends for a further one; its client continues with
+/// the messages that it sends.
+const MAX_PAUSED: usize = 256;
+
+/// Maximum number of tools of a client.
+const MAX_TOOLS: usize = 128;
+
+/// Turns that wait in memory for results, with their owners.
+#[derive(Default)]
+pub(crate) struct V1 {
+    paused: Mutex<HashMap<String, (String, u64)>>,
+}
+
+impl V1 {
+    /// Notes that a turn waits.
+    fn pause(&self, session: &str, owner: &str) {
+        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        if paused.len() >= MAX_PAUSED
+            && let Some(oldest) = paused
+                .iter()
+                .min_by_key(|(_, (_, at))| *at)
+                .map(|(id, _)| id.clone())
+        {
+            paused.remove(&oldest);
+        }
+        paused.insert(session.to_owned(), (owner.to_owned(), crate::live::now_ms()));
+    }
+
+    /// Takes a turn that waits, which one request continues.
+    fn take(&self, session: &str, owner: &str) -> bool {
+        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own = paused.get(session).is_some_and(|(of, _)| of == owner);
+        is_own && paused.remove(session).is_some()
+    }
+}
+
+/// Wishes of a client that OpenAI's API does not have.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Wishes {
+    /// Notices of hooks and of the loop are part of the text.
+    notices: bool,
+    /// Calls that the server runs are told in the text.
+    calls: bool,
+}
+
+/// Response with an error in OpenAI's form.
+pub(crate) fn error(failure: Failure) -> Response<BoxBody> {
+    let error = json!({ "error": error_of(&failure) });
+    let response = answer::json_of(failure.status, &error);
+    let mut response = answer::with_headers(failure.status, response);
+    if failure.status.is_server_error() && failure.status != StatusCode::SERVICE_UNAVAILABLE {
+        // Tools may have run: the request is not to be repeated without the user.
+        let header = HeaderName::from_static("x-should-retry");
+        response.headers_mut().insert(header, HeaderValue::from_static("false"));
+    }
+    response
+}
+
+fn error_of(failure: &Failure) -> Value {
+    let kind = match failure.status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        status if status.is_server_error() => "server_error",
+        _ => "invalid_request_error",
+    };
+    json!({"message": failure.message, "type": kind, "param": null, "code": failure.code})
+}
+
+/// Answers a request of `/v1`.
+pub(crate) async fn respond(
+    server: &Server,
+    call: Call,
+    held: Option<OwnedSemaphorePermit>,
+    place: OwnedSemaphorePermit,
+) -> Result<Response<BoxBody>, Failure> {
+    let is_post = call.method == Method::POST;
+    let is_get = call.method == Method::GET;
+    match call.path.as_str() {
+        "/v1/models" if is_get => {
+            let agents = server.turns.host.agents().iter();
+            let models: Vec<Value> = agents.map(|agent| model(&agent.id)).collect();
+            Ok(answer::ok(&json!({"object": "list", "data": models})))
+        }
+        "/v1/chat/completions" if is_post => chat::respond(server, &call, held, place).await,
+        "/v1/responses" if is_post => responses::respond(server, &call, held, place).await,
+        "/v1/models" | "/v1/chat/completions" | "/v1/responses" => Err(Failure::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "the path does not take this method",
+        )),
+        path => {
+            let name = path.strip_prefix("/v1/models/").filter(|_| is_get);
+            let name = name.ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
+            agent(server, name).map(|agent| answer::ok(&model(&agent)))
+        }
+    }
+}
+
+fn model(id: &str) -> Value {
+    json!({"id": id, "object": "model", "created": 0, "owned_by": "toolcell"})
+}
+
+/// Returns the agent of a model.
+fn agent(server: &Server, model: &str) -> Result<String, Failure> {
+    let mut agents = server.turns.host.agents().iter();
+    let found = agents.find(|agent| agent.id == model).map(|agent| agent.id.clone());
+    found.ok_or_else(|| {
+        Failure::new(
+            StatusCode::NOT_FOUND,
+            "model_not_found",
+            "there is no such model; `GET /v1/models` lists them",
+        )
+    })
+}
+
+/// Checks the tools of a client.
+fn tools(of_client: Vec<ClientTool>) -> Result<Vec<ClientTool>, Failure> {
+    if of_client.len() > MAX_TOOLS {
+        return Err(Failure::invalid(format!("a request has at most {MAX_TOOLS} tools")));
+    }
+    Ok(of_client)
+}
+
+/// Identifier of a call that goes to the client: it has the session and the number of the call, so that the next request finds the turn.
+fn call_id(session: &str, number: usize) -> String {
+    format!("tc_{}_{number}", session.replace('-', ""))
+}
+
+/// Returns the session and the number of a call.
+fn of_call_id(id: &str) -> Option<(String, usize)> {
+    let (session, number) = id.strip_prefix("tc_")?.split_once('_')?;
+    let session = uuid::Uuid::try_parse(session).ok()?;
+    Some((session.hyphenated().to_string(), number.parse().ok()?))
+}
+
+/// Finds the turn to which the results of calls belong; `None` if it is not one.
+fn turn_of<'a>(results: impl Iterator<Item = (&'a str, String)>) -> Option<(String, BTreeMap<usize, String>)> {
+    let mut found: Option<(String, BTreeMap<usize, String>)> = None;
+    for (id, text) in results {
+        let (session, number) = of_call_id(id)?;
+        let (known, all) = found.get_or_insert_with(|| (session.clone(), BTreeMap::new()));
+        if *known != session {
+            return None;
+        }
+        all.insert(number, text);
+    }
+    found
+}
+
+/// Error of a turn that ended without an answer.
+fn failure_of(end: &TurnEnd) -> Option<Failure> {
+    let bad = |message: &str| Failure::new(StatusCode::BAD_GATEWAY, "turn_failed", message);
+    if let Some(failure) = &end.failure {
+        return Some(Failure::failed(failure.clone()));
+    }
+    match end.outcome.as_ref()? {
+        TurnOutcome::ProviderFailed { error } => Some(bad(&format!("the model failed: {error}"))),
+        TurnOutcome::HostFailed { .. } => Some(Failure::failed("the server failed in this turn")),
+        TurnOutcome::Aborted { by, reason } => Some(Failure::new(
+            StatusCode::FORBIDDEN,
+            "aborted",
+            format!("the hook `{by}` ended the turn: {reason}"),
+        )),
+        TurnOutcome::Failing { error, times } => {
+            Some(bad(&format!("the same error occurred {times} times: {error}")))
+        }
+        TurnOutcome::Cancelled => Some(Failure::failed("the turn was cancelled")),
+        _ => None,
+    }
+}
+
+/// Reason for the end of an answer, as Chat Completions has it.
+fn finish_reason(end: &TurnEnd) -> &'static str {
+    if !end.waiting.is_empty() {
+        return "tool_calls";
+    }
+    match &end.outcome {
+        Some(TurnOutcome::Budget { .. } | TurnOutcome::Deadline { .. }) => "length",
+        Some(TurnOutcome::Stopped { .. }) => "content_filter",
+        _ => "stop",
+    }
+}
+
+fn seconds() -> u64 {
+    crate::live::now_ms() / 1_000
+}
+
+fn chat_usage(usage: &Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input.saturating_add(usage.output),
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    })
+}
+
+fn responses_usage(usage: &Usage) -> Value {
+    json!({
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cache_read},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.input.saturating_add(usage.output),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifier_of_a_call_names_its_turn() {
+        let session = uuid::Uuid::now_v7().to_string();
+        let id = call_id(&session, 3);
+        assert!(id.len() <= 40, "{id}");
+        assert_eq!(of_call_id(&id), Some((session.clone(), 3)));
+        for foreign in ["call_1", "tc_x_1", "tc_", "", &id[..20]] {
+            assert_eq!(of_call_id(foreign), None, "{foreign}");
+        }
+        let other = call_id(&uuid::Uuid::now_v7().to_string(), 0);
+        let results = |ids: Vec<&'static str>| ids;
+        drop(results);
+        assert!(turn_of([(id.as_str(), "a".into())].into_iter()).is_some());
+        assert!(turn_of([(id.as_str(), "a".into()), (other.as_str(), "b".into())].into_iter()).is_none());
+    }
+
+    #[test]
+    fn paused_turn_is_taken_once_by_its_owner() {
+        let v1 = V1::default();
+        v1.pause("s", "ada");
+        assert!(!v1.take("s", "eve") && v1.take("s", "ada") && !v1.take("s", "ada"));
+        for number in 0..=MAX_PAUSED {
+            v1.pause(&number.to_string(), "ada");
+        }
+        assert_eq!(v1.paused.lock().unwrap().len(), MAX_PAUSED);
+    }
+}

@@ -1,0 +1,514 @@
+//! `POST /v1/responses`. Its conversations are sessions, which `previous_response_id` continues.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::{Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::{Event, Message};
+use toolcell_http::BoxBody;
+
+use super::chat::{run, tool_of};
+use super::feed::Feed;
+use super::messages::{Conversation, excerpt};
+use super::{V1, Wishes, call_id, error_of, failure_of, responses_usage, seconds, turn_of};
+use crate::answer::{self, Failure};
+use crate::host::{ClientTool, Keep, Start, TurnEnd, TurnRequest};
+use crate::server::{Call, Server};
+
+/// Maximum number of entries after the beginning of a response in which its end is searched.
+const MAX_TURN: usize = 100_000;
+
+#[derive(Deserialize)]
+struct Wanted {
+    model: String,
+    input: Value,
+    #[serde(default)]
+    instructions: Option<String>,
+    #[serde(default)]
+    previous_response_id: Option<String>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    store: Option<bool>,
+    #[serde(default)]
+    tools: Option<Vec<Value>>,
+    #[serde(default)]
+    tool_choice: Value,
+    #[serde(default)]
+    metadata: Value,
+    #[serde(default)]
+    toolcell: Wishes,
+}
+
+/// Session of a response, and the number of events before it.
+fn id_of(session: &str, events: u64) -> String {
+    format!("resp_{}_{events}", session.replace('-', ""))
+}
+
+fn of_id(id: &str) -> Option<(String, u64)> {
+    let (session, events) = id.strip_prefix("resp_")?.split_once('_')?;
+    let session = uuid::Uuid::try_parse(session).ok()?;
+    Some((session.hyphenated().to_string(), events.parse().ok()?))
+}
+
+impl Wanted {
+    /// Reads the input, and the results of calls in it.
+    fn conversation(&self) -> Result<(Conversation, Vec<(String, String)>), Failure> {
+        let mut conversation = Conversation::default();
+        if let Some(instructions) = &self.instructions {
+            conversation.instruct(instructions);
+        }
+        let mut results = Vec::new();
+        let items = match &self.input {
+            Value::String(text) => {
+                conversation.messages.push(Message::user(text.as_str()));
+                return Ok((conversation, results));
+            }
+            Value::Array(items) => items,
+            _ => return Err(Failure::invalid("`input` is a string or an array of items")),
+        };
+        for item in items {
+            let text = |name: &str| {
+                let text = item[name].as_str();
+                text.ok_or_else(|| Failure::invalid(format!("an item of `input` has no `{name}`")))
+            };
+            match item["type"].as_str().unwrap_or("message") {
+                "message" => conversation.say(text("role")?, &item["content"])?,
+                "function_call" => conversation.call(text("call_id")?, text("name")?, text("arguments")?),
+                "function_call_output" => {
+                    let output = match &item["output"] {
+                        Value::String(output) => output.clone(),
+                        output => super::messages::text_of(output)?,
+                    };
+                    results.push((text("call_id")?.to_owned(), output.clone()));
+                    conversation.result(text("call_id")?, output);
+                }
+                "reasoning" => {}
+                kind => {
+                    let message = format!("an item of `input` has the unknown type `{}`", excerpt(kind));
+                    return Err(Failure::invalid(message));
+                }
+            }
+        }
+        if conversation.messages.is_empty() {
+            return Err(Failure::invalid("`input` has no message"));
+        }
+        Ok((conversation, results))
+    }
+
+    fn tools(&self) -> Result<Vec<ClientTool>, Failure> {
+        if self.tool_choice == "none" {
+            return Ok(Vec::new());
+        }
+        let mut all = Vec::new();
+        for tool in self.tools.iter().flatten() {
+            if tool["type"] != "function" {
+                return Err(Failure::invalid("a tool is of type `function`; this server has no others of OpenAI"));
+            }
+            all.push(tool_of(tool)?);
+        }
+        super::tools(all)
+    }
+}
+
+/// Turn of a response.
+struct Begin {
+    session: String,
+    keep: Keep,
+    start: Start,
+    results: BTreeMap<usize, String>,
+    /// Number of events before the turn.
+    events: u64,
+}
+
+pub(super) async fn respond(
+    server: &Server,
+    call: &Call,
+    held: Option<OwnedSemaphorePermit>,
+    place: OwnedSemaphorePermit,
+) -> Result<Response<BoxBody>, Failure> {
+    let wanted: Wanted = call.parse()?;
+    let agent = super::agent(server, &wanted.model)?;
+    let (conversation, results) = wanted.conversation()?;
+    let client_tools = wanted.tools()?;
+    let is_stored = wanted.store != Some(false);
+    let instructions = conversation.instructions;
+    let messages = conversation.messages;
+    let begin = match (&wanted.previous_response_id, is_stored) {
+        (Some(previous), _) => go_on(server, call, previous, messages, &results).await?,
+        (None, false) => in_memory(server, call, messages, &results),
+        (None, true) => new(server, call, &agent, messages).await?,
+    };
+    let request = TurnRequest {
+        session: begin.session.clone(),
+        keep: begin.keep,
+        agent,
+        start: begin.start,
+        instructions,
+        asker: None,
+        client_tools,
+        results: begin.results,
+    };
+    drop(held);
+    let cancel = CancellationToken::new();
+    let guard = cancel.clone().drop_guard();
+    let feed = Feed::new(wanted.toolcell);
+    run(server, request, feed.clone(), cancel);
+    let answer = Answer {
+        id: id_of(&begin.session, begin.events),
+        message: format!("msg_{}", uuid::Uuid::new_v4().simple()),
+        owner: call.caller.owner.clone(),
+        session: begin.session,
+        is_stored,
+        created: seconds(),
+        wanted,
+    };
+    if answer.wanted.stream == Some(true) {
+        let first = feed.next(0).await;
+        if let (_, Some(Err(failure))) = first {
+            return Err(failure);
+        }
+        return Ok(answer.stream(server.v1.clone(), feed, first, (guard, place)));
+    }
+    let (text, end) = feed.whole().await;
+    drop(guard);
+    let end = end?;
+    if let Some(failure) = failure_of(&end) {
+        return Err(failure);
+    }
+    let output = answer.output(&server.v1, &text, &end);
+    Ok(answer::ok(&answer.whole("completed", &output, Some(&end))))
+}
+
+/// Begins a session of the store, whose earlier messages are imported.
+async fn new(server: &Server, call: &Call, agent: &str, mut messages: Vec<Message>) -> Result<Begin, Failure> {
+    let session = uuid::Uuid::now_v7().to_string();
+    let store = server.turns.host.store();
+    store.create(&session, agent, &call.caller.owner).await?;
+    let last = messages.pop_if(|message| matches!(message, Message::User { .. }));
+    let mut events = 0;
+    if !messages.is_empty() {
+        events = store.append(&session, 0, vec![Event::Imported { messages }]).await?;
+    }
+    Ok(Begin {
+        session,
+        keep: Keep::Stored,
+        start: last.map_or(Start::Proceed, Start::Parts),
+        results: BTreeMap::new(),
+        events,
+    })
+}
+
+/// Begins a session in memory, or continues one that waits for these results.
+fn in_memory(server: &Server, call: &Call, messages: Vec<Message>, results: &[(String, String)]) -> Begin {
+    let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
+    let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
+    let paused = of_turn.filter(|(session, _)| ends_with_results && server.v1.take(session, &call.caller.owner));
+    match paused {
+        Some((session, results)) => Begin {
+            session,
+            keep: Keep::Paused,
+            start: Start::Resume,
+            results,
+            events: 0,
+        },
+        None => Begin {
+            session: uuid::Uuid::now_v7().to_string(),
+            keep: Keep::New(messages),
+            start: Start::Proceed,
+            results: BTreeMap::new(),
+            events: 0,
+        },
+    }
+}
+
+/// Continues a session after a response; a copy of it, if it went on already.
+async fn go_on(
+    server: &Server,
+    call: &Call,
+    previous: &str,
+    messages: Vec<Message>,
+    results: &[(String, String)],
+) -> Result<Begin, Failure> {
+    let none = || Failure::new(StatusCode::NOT_FOUND, "previous_response_not_found", "there is no such response");
+    let (mut session, before) = of_id(previous).ok_or_else(none)?;
+    let store = server.turns.host.store();
+    let info = store.info(&session).await.map_err(|_| none())?;
+    if !call.caller.owns(info.owner.as_deref()) || before > info.events {
+        return Err(none());
+    }
+    let entries = store.entries(&session, before, MAX_TURN, 64 << 20).await?;
+    let is_start = |json: &str| json.starts_with(r#"{"type":"turn_started""#);
+    let mut starts = entries.iter().filter(|entry| is_start(&entry.json));
+    if starts.next().is_none() {
+        return Err(none());
+    }
+    let mut events = info.events;
+    if let Some(next) = starts.next() {
+        // Another request went on from the same response.
+        events = next.seq - 1;
+        let fork = uuid::Uuid::now_v7().to_string();
+        store.fork(&session, &fork, Some(events)).await?;
+        session = fork;
+    }
+    if !results.is_empty() {
+        let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
+        let (_, results) = of_turn.ok_or_else(|| {
+            Failure::invalid("the results in `input` are of calls that the previous response does not have")
+        })?;
+        return Ok(Begin {
+            session,
+            keep: Keep::Stored,
+            start: Start::Resume,
+            results,
+            // The turn is the same one.
+            events: before,
+        });
+    }
+    let mut content = Vec::new();
+    for message in messages {
+        match message {
+            Message::User { content: more } => content.extend(more),
+            _ => {
+                let message = "with `previous_response_id`, `input` has messages of the user, or results of calls";
+                return Err(Failure::invalid(message));
+            }
+        }
+    }
+    Ok(Begin {
+        session,
+        keep: Keep::Stored,
+        start: Start::Parts(Message::User { content }),
+        results: BTreeMap::new(),
+        events,
+    })
+}
+
+struct Answer {
+    id: String,
+    message: String,
+    session: String,
+    owner: String,
+    is_stored: bool,
+    created: u64,
+    wanted: Wanted,
+}
+
+impl Answer {
+    fn said(&self, text: &str, status: &str) -> Value {
+        let content = match status {
+            "completed" => json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]),
+            _ => json!([]),
+        };
+        json!({"id": self.message, "type": "message", "role": "assistant", "status": status, "content": content})
+    }
+
+    /// Returns the items of the answer, and notes that the turn waits for results.
+    fn output(&self, v1: &V1, text: &str, end: &TurnEnd) -> Vec<Value> {
+        let mut output = Vec::new();
+        if !text.is_empty() || end.waiting.is_empty() {
+            output.push(self.said(text, "completed"));
+        }
+        if !end.waiting.is_empty() && !self.is_stored {
+            v1.pause(&self.session, &self.owner);
+        }
+        for (index, call) in end.waiting.iter().enumerate() {
+            let id = call_id(&self.session, index);
+            output.push(json!({
+                "id": format!("fc_{}", &id[3..]),
+                "type": "function_call",
+                "status": "completed",
+                "call_id": id,
+                "name": call.name,
+                "arguments": call.arguments.to_string(),
+            }));
+        }
+        output
+    }
+
+    fn whole(&self, status: &str, output: &[Value], end: Option<&TurnEnd>) -> Value {
+        json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "background": false,
+            "error": null,
+            "incomplete_details": null,
+            "instructions": self.wanted.instructions,
+            "max_output_tokens": null,
+            "metadata": if self.wanted.metadata.is_object() { self.wanted.metadata.clone() } else { json!({}) },
+            "model": self.wanted.model,
+            "output": output,
+            "parallel_tool_calls": true,
+            "previous_response_id": self.wanted.previous_response_id,
+            "store": self.is_stored,
+            "temperature": null,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": self.wanted.tools.clone().unwrap_or_default(),
+            "top_p": null,
+            "truncation": "disabled",
+            "usage": end.map(|end| responses_usage(&end.usage)),
+        })
+    }
+
+    fn stream(
+        self,
+        v1: Arc<V1>,
+        feed: Arc<Feed>,
+        first: (String, Option<Result<TurnEnd, Failure>>),
+        held: impl Send + 'static,
+    ) -> Response<BoxBody> {
+        let state = (Stream::new(self), feed, Some(first), held);
+        let events = futures_util::stream::unfold(state, move |(mut stream, feed, first, held)| {
+            let v1 = v1.clone();
+            async move {
+                if stream.is_over {
+                    return None;
+                }
+                let (text, end) = match first {
+                    Some(first) => first,
+                    None => feed.next(stream.text.len()).await,
+                };
+                stream.add(&text);
+                if let Some(end) = end {
+                    stream.end(&v1, end);
+                }
+                let part = Bytes::from(std::mem::take(&mut stream.part));
+                Some((part, (stream, feed, None, held)))
+            }
+        });
+        answer::events(events)
+    }
+}
+
+/// Stream of a response.
+struct Stream {
+    answer: Answer,
+    text: String,
+    part: String,
+    number: u64,
+    is_over: bool,
+}
+
+impl Stream {
+    fn new(answer: Answer) -> Self {
+        let mut stream = Self {
+            answer,
+            text: String::new(),
+            part: String::new(),
+            number: 0,
+            is_over: false,
+        };
+        for kind in ["response.created", "response.in_progress"] {
+            let response = stream.answer.whole("in_progress", &[], None);
+            stream.push(kind, json!({ "response": response }));
+        }
+        stream
+    }
+
+    fn push(&mut self, kind: &str, mut event: Value) {
+        event["type"] = json!(kind);
+        event["sequence_number"] = json!(self.number);
+        self.number += 1;
+        self.part.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
+    }
+
+    fn of_text(&self, mut event: Value) -> Value {
+        event["item_id"] = json!(self.answer.message);
+        event["output_index"] = json!(0);
+        event["content_index"] = json!(0);
+        event
+    }
+
+    fn open(&mut self) {
+        let item = self.answer.said("", "in_progress");
+        self.push("response.output_item.added", json!({"output_index": 0, "item": item}));
+        let part = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
+        let event = self.of_text(json!({ "part": part }));
+        self.push("response.content_part.added", event);
+    }
+
+    fn add(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.text.is_empty() {
+            self.open();
+        }
+        self.text.push_str(text);
+        let event = self.of_text(json!({"delta": text, "logprobs": []}));
+        self.push("response.output_text.delta", event);
+    }
+
+    fn end(&mut self, v1: &V1, end: Result<TurnEnd, Failure>) {
+        self.is_over = true;
+        let end = match end {
+            Ok(end) => match failure_of(&end) {
+                None => Ok(end),
+                Some(failure) => Err(failure),
+            },
+            Err(failure) => Err(failure),
+        };
+        let end = match end {
+            Ok(end) => end,
+            Err(failure) => {
+                let mut response = self.answer.whole("failed", &[], None);
+                let error = error_of(&failure);
+                response["error"] = json!({"code": "server_error", "message": error["message"]});
+                return self.push("response.failed", json!({ "response": response }));
+            }
+        };
+        let text = self.text.clone();
+        let output = self.answer.output(v1, &text, &end);
+        for (index, item) in output.iter().enumerate() {
+            if item["type"] == "message" {
+                if text.is_empty() {
+                    self.open();
+                }
+                let event = self.of_text(json!({"text": text, "logprobs": []}));
+                self.push("response.output_text.done", event);
+                let event = self.of_text(json!({ "part": item["content"][0] }));
+                self.push("response.content_part.done", event);
+            } else {
+                let mut begun = item.clone();
+                begun["arguments"] = json!("");
+                begun["status"] = json!("in_progress");
+                self.push("response.output_item.added", json!({"output_index": index, "item": begun}));
+                let place = json!({"output_index": index, "item_id": item["id"]});
+                let mut delta = place.clone();
+                delta["delta"] = item["arguments"].clone();
+                self.push("response.function_call_arguments.delta", delta);
+                let mut done = place;
+                done["arguments"] = item["arguments"].clone();
+                done["name"] = item["name"].clone();
+                self.push("response.function_call_arguments.done", done);
+            }
+            self.push("response.output_item.done", json!({"output_index": index, "item": item}));
+        }
+        let response = self.answer.whole("completed", &output, Some(&end));
+        self.push("response.completed", json!({ "response": response }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifier_of_a_response_names_its_session() {
+        let session = uuid::Uuid::now_v7().to_string();
+        let id = id_of(&session, 12);
+        assert!(id.len() <= 64, "{id}");
+        assert_eq!(of_id(&id), Some((session, 12)));
+        for foreign in ["resp_1", "resp_x_1", "", "chatcmpl-1"] {
+            assert_eq!(of_id(foreign), None, "{foreign}");
+        }
+    }
+}
