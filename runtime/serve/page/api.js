@@ -40,13 +40,14 @@ export const get = (path, options) => request("GET", path, undefined, options);
 export const post = (path, body = {}) => request("POST", path, body);
 
 /** Parses Server-Sent Events: calls `each({ id, event, data })`. */
-export async function readEvents(response, each) {
+export async function readEvents(response, each, quiet = () => {}) {
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    quiet();
     rest += decoder.decode(value, { stream: true });
     let end;
     while ((end = rest.indexOf("\n\n")) >= 0) {
@@ -66,6 +67,8 @@ export async function readEvents(response, each) {
 }
 
 const LONGEST_WAIT = 15_000;
+/** The server sends something at least every 15 seconds; a stream that is silent for longer is broken, in milliseconds. */
+const SILENCE = 40_000;
 
 /** Follows a stream of events; after a broken connection it goes on behind the last number. `state` hears `live`, or
  *  `lost` with the seconds until the next try. Returns `{ stop, retry }`. */
@@ -88,10 +91,11 @@ export function follow(path, { last, onMessage, onState }) {
         }
         tries = 0;
         onState("live");
-        await readEvents(response, onMessage);
-      } catch (error) {
-        if (stopped) return;
-      }
+        let timer;
+        const heard = () => { clearTimeout(timer); timer = setTimeout(() => abort.abort(), SILENCE); };
+        heard();
+        try { await readEvents(response, onMessage, heard); } finally { clearTimeout(timer); }
+      } catch { /* told below */ }
       if (stopped) return;
       // A stream that ended without an error is opened again at once, and then more and more slowly.
       const wait = Math.min(LONGEST_WAIT, 1000 * 2 ** Math.min(tries, 5) - (tries ? 0 : 500));
@@ -110,8 +114,6 @@ export function follow(path, { last, onMessage, onState }) {
   return {
     stop() { stopped = true; abort.abort(); wake(); },
     retry() { wake(); },
-    /** For the suite: breaks the connection as a network does. */
-    break() { abort.abort(); },
   };
 }
 

@@ -162,9 +162,10 @@ export const checks = {
     const page = await session(t, "Answer slowly");
     await page.waitForSelector(".item.answer h3");
     await page.fill("textarea", "typed meanwhile");
-    await page.context().setOffline(true);
+    t.server.cut();
     await page.waitForSelector("#connection:has-text('connection lost')");
-    await page.context().setOffline(false);
+    t.server.mend();
+    await page.getByRole("button", { name: "retry now" }).click();
     await ended(page);
     assert.equal(await page.locator("#connection").innerText(), "");
     assert.equal(await page.locator(".item.answer li").count(), 30);

@@ -18,6 +18,7 @@ const beaconServer = http.createServer((request, response) => { beacon.hits += 1
 await new Promise((resolve) => beaconServer.listen(0, "127.0.0.1", resolve));
 const model = await startModel(`http://127.0.0.1:${beaconServer.address().port}`);
 const server = new Server(home, model.url);
+await server.relay();
 server.link = await server.start();
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
 
