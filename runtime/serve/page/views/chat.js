@@ -10,6 +10,8 @@ import { side } from "./side.js";
 
 /** Distance from the end at which the view still counts as being there, in pixels. */
 const AT_END = 48;
+/** Number of items in a group. */
+const CHUNK = 20;
 
 export class Chat {
   constructor(app) {
@@ -152,17 +154,15 @@ export class Chat {
     const { added, changed } = session.take();
     if (added.length) {
       this.column.querySelector(".empty")?.remove();
-      const fragment = document.createDocumentFragment();
       for (const item of added) {
         const view = itemView(item, {
           onCancel: () => this.cancel(), onRetry: () => this.retry(), onSuggest: (text) => this.composer.put(text), onEdit: (user) => this.edit(user),
         });
         view.element.item = item;
         this.views.set(item, view);
-        fragment.append(view.element);
+        this.chunk().append(view.element);
         if (view.show) this.near.observe(view.element);
       }
-      this.column.append(fragment);
     }
     for (const item of changed) this.views.get(item)?.update();
     const busy = [...session.calls.values()].find((call) => call.state === "running");
@@ -172,6 +172,13 @@ export class Chat {
     if (this.atEnd) this.toEnd();
     else if (added.length) this.below.hidden = false;
     this.app.side(side(session, this.app));
+  }
+
+  /** Items stand in groups, and a browser lays out only those near the screen (`content-visibility`). */
+  chunk() {
+    let last = this.column.lastElementChild;
+    if (!last?.classList.contains("chunk") || last.childElementCount >= CHUNK) this.column.append((last = h("div.chunk")));
+    return last;
   }
 
   toEnd() {
