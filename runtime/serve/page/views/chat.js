@@ -18,7 +18,7 @@ export class Chat {
     this.app = app;
     this.column = h("div.column", { role: "log", "aria-label": "Conversation", "aria-live": "off" });
     this.waiting = h("div.column.waiting", { "aria-hidden": "true" });
-    this.scroller = h("div.scroll", { tabindex: "0", "aria-label": "Conversation", role: "region" }, this.column, this.waiting);
+    this.scroller = h("div.scroll", { tabindex: "0", "aria-label": "Conversation", role: "region" }, h("h1.unseen", null, "Conversation"), this.column, this.waiting);
     this.below = h("button.new-below", { hidden: true, onclick: () => { this.atEnd = true; this.toEnd(); } }, "↓ new below");
     this.asked = h("div.asked");
     this.composer = new Composer({ send: (...message) => this.send(...message), cancel: () => this.cancel(), limits: app.info.limits });
@@ -80,7 +80,7 @@ export class Chat {
   /** The stand-in says what it is, and examples work without a key. */
   empty() {
     const agent = this.app.info.agents[0] || {};
-    replace(this.column, h("div.empty", null, h("h1", null, "What should the agent do?"),
+    replace(this.column, h("div.empty", null, h("h2", null, "What should the agent do?"),
       agent.stand_in && h("p.banner", null, "No model is configured: the offline stand-in answers. It picks one tool by the words of a request. ",
         "Set a key, for example OPENAI_API_KEY, and restart the server to use a model."),
       h("p.faint", null, "Each call of a tool runs in a cell of its own, with what your configuration grants and nothing else."),
