@@ -28,6 +28,7 @@ mod question;
 mod question_together;
 mod repository;
 mod run;
+mod serve;
 mod support;
 mod tool_test;
 

@@ -247,8 +247,6 @@ mod tests {
             assert_eq!(of_call_id(foreign), None, "{foreign}");
         }
         let other = call_id(&uuid::Uuid::now_v7().to_string(), 0);
-        let results = |ids: Vec<&'static str>| ids;
-        drop(results);
         assert!(turn_of([(id.as_str(), "a".into())].into_iter()).is_some());
         assert!(turn_of([(id.as_str(), "a".into()), (other.as_str(), "b".into())].into_iter()).is_none());
     }

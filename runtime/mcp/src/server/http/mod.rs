@@ -28,7 +28,7 @@ pub use client::{MAX_HTTP_RUNNING, MAX_HTTP_UNREAD_BYTES, MAX_REQUESTS};
 pub use endpoint::PATH;
 pub use metrics::Metrics;
 pub use sessions::{MAX_SESSIONS, SESSION_IDLE};
-pub use toolcell_http::Token;
+use toolcell_http::Token;
 
 /// Maximum number of connections. For a further one, the oldest ends that has not sent a request of a client; if there is none,
 /// it is answered with status 503.
