@@ -62,7 +62,7 @@ export function callCard(call, options = {}) {
 }
 
 const json = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
-const section = (title, ...content) => [h("h4", null, title), ...content];
+const section = (title, ...content) => [h("h3", null, title), ...content];
 
 /** Everything about a call, each foreign text in a box of its own. */
 export function details(call, options = {}) {

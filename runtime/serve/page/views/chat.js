@@ -94,7 +94,7 @@ export class Chat {
       403: ["You may not open this session", "It belongs to another user of this server."],
       404: ["There is no such session", "It may have been deleted. The list on the left has those that are there."],
     }[error.status] || ["The session could not be loaded", "Check that the server is running."];
-    replace(this.column, h("section.failure", { role: "alert" }, h("h3", null, words[0]), h("p", null, words[1]), h("p.faint", null, line(error.message, 300)),
+    replace(this.column, h("section.failure", { role: "alert" }, h("h2", null, words[0]), h("p", null, words[1]), h("p.faint", null, line(error.message, 300)),
       h("button", { onclick: () => this.open(this.session?.id) }, "Retry")));
   }
 

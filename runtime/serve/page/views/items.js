@@ -69,8 +69,8 @@ class Answer {
 
 class User {
   constructor(item, { onEdit }) {
-    this.element = h("div.item.user", null,
-      h("div.said", null, h("span.unseen", null, "You: "), h("bdi.foreign", null, foreign(item.text)),
+    this.element = h("div.item.user", null, h("h2.unseen", null, "Your message"),
+      h("div.said", null, h("bdi.foreign", null, foreign(item.text)),
         (item.attachments || []).map((part) => contentPart(part))),
       h("div.tools", null, copyButton(() => item.text), item.seq !== undefined && h("button.quiet", { onclick: () => onEdit(item) }, "edit and resend")));
   }

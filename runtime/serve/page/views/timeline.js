@@ -42,7 +42,7 @@ export function rowsOf(entries) {
         rows.push({ kind: "hook", name: `hook ${event.hook}, ${event.moment}`, from: at - (event.receipt?.wall_us || 0) / 1000, to: at, state: "done", depth, receipt: event.receipt, entries: [entry] });
         break;
       case "approval_requested":
-        begin(scope + "ask" + event.id, { kind: "wait", name: `approval of ${event.tool}`, from: at, to: null, state: "refused", depth, entries: [entry] });
+        begin(scope + "ask" + event.id, { kind: "wait", name: `approval of ${event.tool}`, from: at, to: null, state: "running", depth, entries: [entry] });
         break;
       case "approval_decided":
         end(scope + "ask" + event.id, at, { state: event.approved ? "done" : "refused" })?.entries.push(entry);
@@ -66,7 +66,7 @@ export function rowsOf(entries) {
 }
 
 const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
-const wordOf = (row) => (row.kind === "wait" ? { done: "approved", refused: "refused" }[row.state] : WORDS[row.state]);
+const wordOf = (row) => (row.kind === "wait" ? { done: "approved", refused: "refused", running: "waiting", failed: "not decided" }[row.state] : WORDS[row.state]);
 
 export class Timeline {
   constructor(app) {
@@ -160,11 +160,11 @@ export class Timeline {
     bar.style.left = `${left}%`;
     bar.style.width = `${width}%`;
     const duration = span((row.receipt?.wall_us) ?? (row.to - row.from) * 1000);
-    const label = h("span.label", null, `${duration}${row.state === "done" ? "" : " · " + wordOf(row)}`);
+    const label = h("span.label", null, duration, row.state === "done" ? h("span.unseen", null, " done") : " · " + wordOf(row));
     const end = left + width;
     if (end < (this.rows.clientWidth < 600 ? 45 : 80)) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
     else label.style.right = `calc(${Math.max(0, 100 - Math.max(left, 20))}% + 4px)`;
-    const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index), "aria-label": `${row.name}, ${duration}, ${wordOf(row)}` },
+    const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index) },
       h("span.what", null, "  ".repeat(row.depth), line(row.name, 60)), h("span.lane", null, bar, label));
     button.style.top = `${index * ROW}px`;
     if (this.current === row) button.setAttribute("aria-current", "true");
