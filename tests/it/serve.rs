@@ -10,7 +10,14 @@ use serde_json::{Value, json};
 use crate::support::cli_user::User;
 
 /// Flags of a server with the scripted model.
-const SCRIPTED: [&str; 6] = ["--provider", "scripted", "--model", "script.json", "--tool", "text"];
+const SCRIPTED: [&str; 6] = [
+    "--provider",
+    "scripted",
+    "--model",
+    "script.json",
+    "--tool",
+    "text",
+];
 
 /// Server of a user.
 struct Served {
@@ -88,8 +95,12 @@ impl Served {
 
     fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answered {
         let mut answer = String::new();
-        self.open(method, path, headers, body).read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+        self.open(method, path, headers, body)
+            .read_to_string(&mut answer)
+            .unwrap();
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("{answer}"));
         Answered {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             head: head.to_ascii_lowercase(),
@@ -119,7 +130,10 @@ impl Served {
 
     /// Reads the stream of a session after an event, until one is as wanted. Returns the identifiers and what came.
     fn stream(&self, session: &str, after: u64, is_last: impl Fn(&Value) -> bool) -> (Vec<u64>, Vec<Value>) {
-        let headers = format!("{}accept: text/event-stream\r\nlast-event-id: {after}\r\n", self.authorized());
+        let headers = format!(
+            "{}accept: text/event-stream\r\nlast-event-id: {after}\r\n",
+            self.authorized()
+        );
         let stream = self.open("GET", &format!("{session}/events"), &headers, "");
         let (mut ids, mut all) = (Vec::new(), Vec::new());
         for line in BufReader::new(stream).lines() {
@@ -156,7 +170,11 @@ fn page_and_api_need_the_link_or_a_token() {
     assert_eq!(served.send("GET", "/healthz", &host, "").body, "ok\n");
     let page = served.send("GET", "/", &host, "");
     assert_eq!(page.status, 200);
-    assert!(page.head.contains("content-security-policy: default-src 'none'"), "{}", page.head);
+    assert!(
+        page.head.contains("content-security-policy: default-src 'none'"),
+        "{}",
+        page.head
+    );
     let bearer = format!("authorization: Bearer {}\r\n", served.token);
     let foreign = format!("host: evil.example\r\n{bearer}");
     let origin = format!("{host}{bearer}origin: http://evil.example\r\n");
@@ -174,7 +192,14 @@ fn page_and_api_need_the_link_or_a_token() {
     assert_eq!(served.send("GET", "/login?code=guess", &host, "").status, 403);
     let taken = served.send("GET", &link, &host, "");
     assert_eq!(taken.status, 303);
-    let cookie = taken.head.split_once("set-cookie: ").unwrap().1.split(';').next().unwrap();
+    let cookie = taken
+        .head
+        .split_once("set-cookie: ")
+        .unwrap()
+        .1
+        .split(';')
+        .next()
+        .unwrap();
     assert_eq!(served.send("GET", &link, &host, "").status, 403);
     let own = format!("{host}cookie: {cookie}\r\ncontent-type: application/json\r\n");
     assert_eq!(served.send("GET", "/api/info", &own, "").status, 200);
@@ -191,23 +216,53 @@ fn wrong_requests_are_refused_with_a_code() {
     let session = served.session();
     let turns = format!("{session}/turns");
     let text = |body: &str| served.send("POST", &turns, &served.authorized(), body);
-    for body in ["", "{", "[]", r#"{"text": ""}"#, r#"{"text": "x", "grant": "read=/"}"#, r#"{"text": 1}"#] {
+    for body in [
+        "",
+        "{",
+        "[]",
+        r#"{"text": ""}"#,
+        r#"{"text": "x", "grant": "read=/"}"#,
+        r#"{"text": 1}"#,
+    ] {
         let answer = text(body);
         assert_eq!(answer.status, 400, "{body}");
         assert_eq!(answer.json()["error"]["code"], "invalid_request");
     }
     let plain = served.authorized().replace("application/json", "text/plain");
-    assert_eq!(served.send("POST", &turns, &plain, r#"{"text": "x"}"#).status, 415);
+    assert_eq!(
+        served.send("POST", &turns, &plain, r#"{"text": "x"}"#).status,
+        415
+    );
     assert_eq!(served.get("/api/sessions/none").status, 404);
     assert_eq!(served.get("/api/nothing").status, 404);
-    assert_eq!(served.send("DELETE", "/api/info", &served.authorized(), "").status, 405);
+    assert_eq!(
+        served
+            .send("DELETE", "/api/info", &served.authorized(), "")
+            .status,
+        405
+    );
     for word in ["resume", "abandon", "cancel"] {
         let answer = served.post(&format!("{session}/{word}"), &json!({}));
-        assert_eq!((answer.status, answer.json()["error"]["code"].clone()), (409, json!("no_turn")), "{word}");
+        assert_eq!(
+            (answer.status, answer.json()["error"]["code"].clone()),
+            (409, json!("no_turn")),
+            "{word}"
+        );
     }
-    assert_eq!(served.get(&format!("{session}/events?after=1&limit=6000")).status, 400);
-    let ahead = format!("{}accept: text/event-stream\r\nlast-event-id: 7\r\n", served.authorized());
-    assert_eq!(served.send("GET", &format!("{session}/events"), &ahead, "").status, 400);
+    assert_eq!(
+        served.get(&format!("{session}/events?after=1&limit=6000")).status,
+        400
+    );
+    let ahead = format!(
+        "{}accept: text/event-stream\r\nlast-event-id: 7\r\n",
+        served.authorized()
+    );
+    assert_eq!(
+        served
+            .send("GET", &format!("{session}/events"), &ahead, "")
+            .status,
+        400
+    );
 }
 
 #[test]
@@ -221,7 +276,10 @@ fn stream_goes_on_without_a_gap_or_a_repeat() {
     };
     turn("first");
     let (ids, all) = served.stream(&session, 0, is_finished);
-    assert!(all.iter().any(|value| value["event"]["type"] == "turn_started" && value["at_ms"].is_u64()));
+    assert!(
+        all.iter()
+            .any(|value| value["event"]["type"] == "turn_started" && value["at_ms"].is_u64())
+    );
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     let last = ids[ids.len() - 1];
     // The session is released after its last event.
@@ -236,7 +294,10 @@ fn stream_goes_on_without_a_gap_or_a_repeat() {
     assert_eq!(more[0], last + 1);
     let page = served.get(&format!("{session}/events?after=0")).json();
     assert_eq!(page["events_total"].as_u64(), more.last().copied());
-    assert_eq!(page["events"].as_array().unwrap().len() as u64, *more.last().unwrap());
+    assert_eq!(
+        page["events"].as_array().unwrap().len() as u64,
+        *more.last().unwrap()
+    );
     let usage = served.get("/api/usage").json();
     assert_eq!(usage["days"][0]["agent"], "default");
 }
@@ -246,7 +307,10 @@ fn sessions_are_found_named_forked_and_deleted() {
     let user = user(json!([{"text": "Apples are red."}]));
     let served = Served::start(&user);
     let session = served.session();
-    served.post(&format!("{session}/turns"), &json!({"text": "What about apples?"}));
+    served.post(
+        &format!("{session}/turns"),
+        &json!({"text": "What about apples?"}),
+    );
     served.stream(&session, 0, is_finished);
     let found = served.get("/api/sessions?q=APPLES+red").json();
     assert_eq!(found["sessions"][0]["matches"][0]["role"], "assistant", "{found}");
@@ -255,14 +319,22 @@ fn sessions_are_found_named_forked_and_deleted() {
     assert_eq!(named.json()["name"], "fruit");
     let fork = served.post(&format!("{session}/fork"), &json!({"before_turn": 1}));
     assert_eq!((fork.status, fork.json()["events"].clone()), (201, json!(0)));
-    assert_eq!(served.post(&format!("{session}/fork"), &json!({"before_turn": 2})).status, 400);
+    assert_eq!(
+        served
+            .post(&format!("{session}/fork"), &json!({"before_turn": 2}))
+            .status,
+        400
+    );
     let export = served.get(&format!("{session}/export")).body;
     assert!(export.contains(r#"{"type":"turn_started""#), "{export}");
     assert!(served.get(&session).json()["budget"]["tokens"]["used"].is_u64());
     while served.get(&session).json()["state"] != "idle" {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(served.send("DELETE", &session, &served.authorized(), "").status, 204);
+    assert_eq!(
+        served.send("DELETE", &session, &served.authorized(), "").status,
+        204
+    );
     assert_eq!(served.get(&session).status, 404);
 }
 
@@ -288,7 +360,12 @@ fn question_is_answered_from_another_place() {
     assert_eq!(served.get("/api/questions").json()["questions"][0], question);
     let path = format!("{session}/questions/{}", question["id"].as_str().unwrap());
     assert_eq!(served.post(&path, &json!({"choice": "always"})).status, 400);
-    assert_eq!(served.post(&path, &json!({"choice": "allow", "words": "x"})).status, 400);
+    assert_eq!(
+        served
+            .post(&path, &json!({"choice": "allow", "words": "x"}))
+            .status,
+        400
+    );
     assert_eq!(served.post(&path, &json!({"choice": "allow"})).status, 200);
     assert_eq!(served.post(&path, &json!({"choice": "allow"})).status, 409);
     let (_, all) = served.stream(&session, 0, is_finished);
@@ -317,7 +394,10 @@ fn killed_server_comes_back_with_every_event() {
     assert_eq!(blocked.json()["error"]["code"], "turn_open");
     assert_eq!(served.post(&format!("{session}/resume"), &json!({})).status, 202);
     let (_, all) = served.stream(&session, last, is_waiting);
-    let id = all.last().unwrap()["questions"][0]["id"].as_str().unwrap().to_owned();
+    let id = all.last().unwrap()["questions"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     served.post(&format!("{session}/questions/{id}"), &json!({"choice": "allow"}));
     let (more, all) = served.stream(&session, last, is_finished);
     assert_eq!(more[0], last + 1);
@@ -339,7 +419,10 @@ fn chat_completion_is_answered_and_streamed() {
     assert!(streamed.contains("data: [DONE]"), "{streamed}");
     request["model"] = json!("gpt-4");
     let wrong = served.post("/v1/chat/completions", &request);
-    assert_eq!((wrong.status, wrong.json()["error"]["code"].clone()), (404, json!("model_not_found")));
+    assert_eq!(
+        (wrong.status, wrong.json()["error"]["code"].clone()),
+        (404, json!("model_not_found"))
+    );
     request["messages"] = json!([]);
     request["model"] = json!("default");
     assert_eq!(served.post("/v1/chat/completions", &request).status, 400);
@@ -367,16 +450,24 @@ fn tool_of_the_client_is_called_and_the_turn_continues() {
     assert_eq!(call["function"]["arguments"], r#"{"city":"Oslo"}"#);
     assert_eq!(choice["message"]["tool_calls"].as_array().unwrap().len(), 1);
     let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "rain"});
-    messages.as_array_mut().unwrap().extend([choice["message"].clone(), result]);
+    messages
+        .as_array_mut()
+        .unwrap()
+        .extend([choice["message"].clone(), result]);
     let second = served.post("/v1/chat/completions", &request(&messages)).json();
-    assert_eq!(second["choices"][0]["message"]["content"], "It rains in Oslo.", "{second}");
+    assert_eq!(
+        second["choices"][0]["message"]["content"], "It rains in Oslo.",
+        "{second}"
+    );
 }
 
 #[test]
 fn response_continues_the_one_before() {
     let user = user(json!([{"text": "One."}, {"text": "Two."}]));
     let served = Served::start(&user);
-    let first = served.post("/v1/responses", &json!({"model": "default", "input": "first"})).json();
+    let first = served
+        .post("/v1/responses", &json!({"model": "default", "input": "first"}))
+        .json();
     assert_eq!(first["output"][0]["content"][0]["text"], "One.", "{first}");
     let next = json!({"model": "default", "input": "second", "previous_response_id": first["id"]});
     let second = served.post("/v1/responses", &next).json();
@@ -388,7 +479,11 @@ fn response_continues_the_one_before() {
     let mut streamed = next.clone();
     streamed["stream"] = json!(true);
     let events = served.post("/v1/responses", &streamed).body;
-    for kind in ["response.created", "response.output_text.delta", "response.completed"] {
+    for kind in [
+        "response.created",
+        "response.output_text.delta",
+        "response.completed",
+    ] {
         assert!(events.contains(&format!("event: {kind}\n")), "{kind}: {events}");
     }
     let none = json!({"model": "default", "input": "x", "previous_response_id": "resp_1"});

@@ -82,7 +82,9 @@ pub trait SessionStore: Send + Sync {
     fn info<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<SessionInfo, StoreError>> {
         Box::pin(async move {
             let found = self.list().await?.into_iter().find(|info| info.id == session);
-            found.ok_or_else(|| StoreError::NotFound { id: session.to_owned() })
+            found.ok_or_else(|| StoreError::NotFound {
+                id: session.to_owned(),
+            })
         })
     }
 

@@ -23,7 +23,10 @@ pub struct PageKey([u8; 32]);
 impl PageKey {
     /// Derives the key from a secret of the user.
     pub fn of_secret(secret: &str) -> Self {
-        Self(blake3::derive_key("toolcell serve: cookies of the page", secret.as_bytes()))
+        Self(blake3::derive_key(
+            "toolcell serve: cookies of the page",
+            secret.as_bytes(),
+        ))
     }
 
     fn cookie(&self, expires: u64) -> String {
@@ -232,7 +235,10 @@ mod tests {
         assert_eq!(first.len(), 64);
         assert_eq!(access.take("", 80), None);
         let cookie = access.take(&first, 80).unwrap();
-        assert!(cookie.contains("; HttpOnly; SameSite=Strict; Path=/; "), "{cookie}");
+        assert!(
+            cookie.contains("; HttpOnly; SameSite=Strict; Path=/; "),
+            "{cookie}"
+        );
         assert_eq!(access.take(&first, 80), None);
         assert_ne!(code(&printed.lock().unwrap()[1]), first);
         let value = cookie.split(';').next().unwrap();

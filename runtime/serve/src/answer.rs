@@ -6,9 +6,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
-use hyper::header::{
-    CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -58,8 +56,12 @@ impl Failure {
     }
 
     pub(crate) fn turn_running() -> Self {
-        Self::new(StatusCode::CONFLICT, "turn_running", "a turn of the session is running")
-            .hint("wait for its end, or cancel it")
+        Self::new(
+            StatusCode::CONFLICT,
+            "turn_running",
+            "a turn of the session is running",
+        )
+        .hint("wait for its end, or cancel it")
     }
 
     pub(crate) fn response(self) -> Response<BoxBody> {
@@ -106,9 +108,11 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NotFound { .. } => Self::no_session(),
-            StoreError::NameTaken { .. } => {
-                Self::new(StatusCode::CONFLICT, "name_taken", "another session has this name")
-            }
+            StoreError::NameTaken { .. } => Self::new(
+                StatusCode::CONFLICT,
+                "name_taken",
+                "another session has this name",
+            ),
             StoreError::InUse { .. } => Refusal::InUse.into(),
             // The causes name files of the server.
             _ => Self::failed("the sessions cannot be read or written")
@@ -117,7 +121,11 @@ impl From<StoreError> for Failure {
     }
 }
 
-pub(crate) fn bytes(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<BoxBody> {
+pub(crate) fn bytes(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<BoxBody> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -155,6 +163,9 @@ pub(crate) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Resp
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Proxies such as nginx would hold events back.
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
     response
 }

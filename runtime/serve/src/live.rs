@@ -215,7 +215,11 @@ impl Live {
     }
 
     pub(crate) fn questions(&self) -> Vec<Value> {
-        self.lock().questions.iter().map(|open| open.shown.clone()).collect()
+        self.lock()
+            .questions
+            .iter()
+            .map(|open| open.shown.clone())
+            .collect()
     }
 
     /// Returns what a reader does not know, which has the first `sent` events; what is not stored only if it has all of them. The
@@ -263,7 +267,11 @@ impl Live {
         let questions: Vec<&Value> = state.questions.iter().map(|open| &open.shown).collect();
         let mut told = json!({ "questions": questions });
         if let Some(running) = &state.running {
-            told["state"] = json!(if questions.is_empty() { "running" } else { "waiting" });
+            told["state"] = json!(if questions.is_empty() {
+                "running"
+            } else {
+                "waiting"
+            });
             if let Some(seq) = running.seq {
                 told["turn"] = json!({ "seq": seq });
             }
@@ -351,14 +359,23 @@ fn shown(id: &str, session: &str, request: &ApprovalRequest, host: &dyn Host) ->
     let text = host.question(request);
     let subject = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
     let own = |text: &str| -> Words { vec![TextPart::Own(text.to_owned())] };
-    let choice = |id: &str, label: &str, covers: &str| json!({"id": id, "label": label, "covers": own(covers)});
+    let choice =
+        |id: &str, label: &str, covers: &str| json!({"id": id, "label": label, "covers": own(covers)});
     let mut choices = vec![choice("allow", "allow once", "exactly this call")];
     if request.cause == ApprovalCause::Rule {
         let covers = "this tool with any arguments, in this session, until the server ends";
         choices.push(choice("allow_like", "allow like this", covers));
     }
-    choices.push(choice("later", "later", "the turn pauses, and asks again when it is resumed"));
-    choices.push(choice("refuse", "refuse", "the model is told, with your words if you write some"));
+    choices.push(choice(
+        "later",
+        "later",
+        "the turn pauses, and asks again when it is resumed",
+    ));
+    choices.push(choice(
+        "refuse",
+        "refuse",
+        "the model is told, with your words if you write some",
+    ));
     let facts: Vec<Value> = (text.facts.iter())
         .map(|(words, is_warning)| json!({"text": words, "is_warning": is_warning}))
         .collect();

@@ -118,7 +118,10 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
 pub(crate) fn accepts_gzip(value: &str) -> bool {
     value.split(',').any(|one| {
         let (name, weight) = one.split_once(';').unwrap_or((one, ""));
-        let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
+        let weight = weight
+            .trim()
+            .strip_prefix("q=")
+            .map_or(Ok(1.0), str::parse::<f32>);
         name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
     })
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, ORIGIN, SET_COOKIE};
+use hyper::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, ORIGIN,
+    SET_COOKIE,
+};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -58,7 +61,12 @@ pub(crate) struct Call {
 
 impl Server {
     /// Creates a server. `mounted` answers at `/mcp`, `/healthz`, `/readyz` and `/metrics`.
-    pub fn new(host: Arc<dyn Host>, access: Access, reached: Reached, mounted: Arc<dyn Service>) -> Arc<Self> {
+    pub fn new(
+        host: Arc<dyn Host>,
+        access: Access,
+        reached: Reached,
+        mounted: Arc<dyn Service>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             turns: Turns::new(host),
             v1: Arc::default(),
@@ -131,7 +139,11 @@ impl Server {
         let takes_body = matches!(*request.method(), Method::POST | Method::PATCH | Method::PUT);
         if takes_body && !toolcell_http::is_json(request.headers()) {
             let message = "the content type is `application/json`";
-            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+            return Err(Failure::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                message,
+            ));
         }
         let (parts, body) = request.into_parts();
         let (body, held) = match takes_body {
@@ -168,11 +180,16 @@ impl Server {
     fn file(&self, request: &Request<Incoming>, path: &str, port: u16) -> Result<Response<BoxBody>, Failure> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let message = "the path is read with GET";
-            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
+            return Err(Failure::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                message,
+            ));
         }
         if path == LINK_PATH {
             let code = api::param(request.uri().query().unwrap_or_default(), "code").unwrap_or_default();
-            let cookie = (self.access.take(&code, port)).and_then(|cookie| HeaderValue::from_str(&cookie).ok());
+            let cookie =
+                (self.access.take(&code, port)).and_then(|cookie| HeaderValue::from_str(&cookie).ok());
             let cookie = cookie.ok_or_else(|| {
                 let message = "the link was used already, or is wrong";
                 Failure::new(StatusCode::FORBIDDEN, "forbidden", message)
@@ -182,7 +199,10 @@ impl Server {
             let headers = response.headers_mut();
             headers.insert(SET_COOKIE, cookie);
             headers.insert(LOCATION, HeaderValue::from_static("/"));
-            headers.insert(HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer"));
+            headers.insert(
+                HeaderName::from_static("referrer-policy"),
+                HeaderValue::from_static("no-referrer"),
+            );
             return Ok(response);
         }
         if path == "/openapi.json" {
@@ -213,19 +233,29 @@ impl Server {
 
 fn of_body(status: StatusCode, most: usize) -> Failure {
     match status {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Failure::new(status, "too_large", format!("the body has more than {most} bytes"))
-        }
+        StatusCode::PAYLOAD_TOO_LARGE => Failure::new(
+            status,
+            "too_large",
+            format!("the body has more than {most} bytes"),
+        ),
         StatusCode::TOO_MANY_REQUESTS => {
             let message = format!("the bodies that are not handled take {MAX_BODIES} bytes; wait for one");
             Failure::new(status, "too_many_requests", message)
         }
-        status => Failure::new(status, "invalid_request", "the body of the request is not complete"),
+        status => Failure::new(
+            status,
+            "invalid_request",
+            "the body of the request is not complete",
+        ),
     }
 }
 
 impl Service for Server {
-    fn respond<'a>(&'a self, request: Request<Incoming>, origin: Origin<'a>) -> BoxFuture<'a, Response<BoxBody>> {
+    fn respond<'a>(
+        &'a self,
+        request: Request<Incoming>,
+        origin: Origin<'a>,
+    ) -> BoxFuture<'a, Response<BoxBody>> {
         Box::pin(self.route(request, origin))
     }
 

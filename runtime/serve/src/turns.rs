@@ -44,7 +44,10 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<Option<T>> {
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<Option<T>> {
         let place = self.places.clone().try_acquire_owned();
         tokio::spawn(async move {
             let _place = place.ok()?;
@@ -134,7 +137,11 @@ impl Turns {
     /// Takes a place for a turn.
     fn place(&self) -> Result<tokio::sync::OwnedSemaphorePermit, Failure> {
         if self.stopped.is_cancelled() || self.tasks.is_closed() {
-            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
+            return Err(Failure::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "stopping",
+                "the server is stopping",
+            ));
         }
         let place = self.places.clone().try_acquire_owned();
         place.map_err(|_| {
@@ -144,7 +151,12 @@ impl Turns {
     }
 
     /// Starts a turn of a saved session. It goes on when the client leaves.
-    pub(crate) async fn start(self: &Arc<Self>, id: &str, agent: String, start: Start) -> Result<(), Failure> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        id: &str,
+        agent: String,
+        start: Start,
+    ) -> Result<(), Failure> {
         let place = self.place()?;
         let live = self.live(id);
         let cancel = CancellationToken::new();
@@ -202,7 +214,12 @@ impl Turns {
         Ok(self.run(prepared, sink, cancel).await)
     }
 
-    async fn run(&self, prepared: PreparedTurn, sink: Arc<dyn EventSink>, cancel: CancellationToken) -> TurnEnd {
+    async fn run(
+        &self,
+        prepared: PreparedTurn,
+        sink: Arc<dyn EventSink>,
+        cancel: CancellationToken,
+    ) -> TurnEnd {
         tokio::select! {
             end = (prepared.run)(sink, cancel) => end,
             // The turn stays open, and can be resumed.

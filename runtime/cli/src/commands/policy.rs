@@ -106,9 +106,17 @@ impl Row {
                     .into(),
             );
         }
-        lines.extend(self.reasons.iter().map(|reason| text!("by {}", Shown(&reason.grant))));
+        lines.extend(
+            self.reasons
+                .iter()
+                .map(|reason| text!("by {}", Shown(&reason.grant))),
+        );
         lines.extend(self.denied.iter().map(|line| text!("except {}", Shown(line))));
-        lines.extend(self.secrets.iter().map(|secret| text!("with the secret {}", secret)));
+        lines.extend(
+            self.secrets
+                .iter()
+                .map(|secret| text!("with the secret {}", secret)),
+        );
         lines
     }
 }

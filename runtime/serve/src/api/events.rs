@@ -33,7 +33,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_secs(2);
 
 fn one(entry: &Entry) -> String {
-    let at = entry.at_ms.map(|at| format!(r#","at_ms":{at}"#)).unwrap_or_default();
+    let at = entry
+        .at_ms
+        .map(|at| format!(r#","at_ms":{at}"#))
+        .unwrap_or_default();
     format!(r#"{{"seq":{}{at},"event":{}}}"#, entry.seq, entry.json)
 }
 
@@ -66,7 +69,10 @@ pub(super) async fn respond(
         }
     };
     if last.unwrap_or(after) > info.events {
-        let message = format!("the session has {} events, fewer than the stream is to begin after", info.events);
+        let message = format!(
+            "the session has {} events, fewer than the stream is to begin after",
+            info.events
+        );
         return Err(Failure::invalid(message));
     }
     let live = server.turns.live(&info.id);

@@ -35,23 +35,63 @@ pub(crate) const ROUTES: &[(&str, &str, &str)] = &[
     ("POST", "/api/markdown", "Markdown as trees of known elements"),
     ("GET", "/api/sessions", "Sessions, most recently used first"),
     ("POST", "/api/sessions", "Creates a session"),
-    ("GET", "/api/sessions/{id}", "A session, with its budget, plan and questions"),
+    (
+        "GET",
+        "/api/sessions/{id}",
+        "A session, with its budget, plan and questions",
+    ),
     ("PATCH", "/api/sessions/{id}", "Names a session"),
     ("DELETE", "/api/sessions/{id}", "Deletes a session"),
-    ("POST", "/api/sessions/{id}/fork", "Creates a session from the beginning of another one"),
-    ("GET", "/api/sessions/{id}/export", "The events of a session as JSON lines"),
-    ("GET", "/api/sessions/{id}/events", "Events of a session, as a page or as a stream"),
-    ("GET", "/api/sessions/{id}/receipts", "Calls of a session with their receipts"),
-    ("GET", "/api/sessions/{id}/questions", "Open questions of a session"),
-    ("POST", "/api/sessions/{id}/questions/{question}", "Answers a question"),
+    (
+        "POST",
+        "/api/sessions/{id}/fork",
+        "Creates a session from the beginning of another one",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/export",
+        "The events of a session as JSON lines",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/events",
+        "Events of a session, as a page or as a stream",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/receipts",
+        "Calls of a session with their receipts",
+    ),
+    (
+        "GET",
+        "/api/sessions/{id}/questions",
+        "Open questions of a session",
+    ),
+    (
+        "POST",
+        "/api/sessions/{id}/questions/{question}",
+        "Answers a question",
+    ),
     ("POST", "/api/sessions/{id}/turns", "Starts a turn with a message"),
     ("POST", "/api/sessions/{id}/resume", "Continues an open turn"),
     ("POST", "/api/sessions/{id}/abandon", "Ends an open turn"),
     ("POST", "/api/sessions/{id}/cancel", "Cancels the running turn"),
-    ("POST", "/api/sessions/{id}/compact", "Summarises the older part of the conversation"),
-    ("POST", "/api/sessions/{id}/undo", "Removes the last turn from the conversation"),
+    (
+        "POST",
+        "/api/sessions/{id}/compact",
+        "Summarises the older part of the conversation",
+    ),
+    (
+        "POST",
+        "/api/sessions/{id}/undo",
+        "Removes the last turn from the conversation",
+    ),
     ("GET", "/v1/models", "Agents as models of OpenAI clients"),
-    ("POST", "/v1/chat/completions", "Chat Completions of OpenAI clients"),
+    (
+        "POST",
+        "/v1/chat/completions",
+        "Chat Completions of OpenAI clients",
+    ),
     ("POST", "/v1/responses", "Responses of OpenAI clients"),
 ];
 
@@ -177,7 +217,8 @@ pub(crate) async fn respond(
     let is_route = |method: &str| {
         ROUTES.iter().any(|(of_route, path, _)| {
             let names: Vec<&str> = path.split('/').skip(2).collect();
-            let fits = |(name, part): (&&str, &&str)| name == part || (name.starts_with('{') && !part.is_empty());
+            let fits =
+                |(name, part): (&&str, &&str)| name == part || (name.starts_with('{') && !part.is_empty());
             *of_route == method
                 && path.starts_with("/api/")
                 && names.len() == parts.len()
@@ -208,9 +249,11 @@ pub(crate) async fn respond(
         ["questions"] => questions::all(server, &call).await,
         ["markdown"] => match markdown::respond(&call.body) {
             Ok(rendered) => Ok(answer::bytes(StatusCode::OK, "application/json", rendered)),
-            Err(error @ markdown::MarkdownError::TooLarge { .. }) => {
-                Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()))
-            }
+            Err(error @ markdown::MarkdownError::TooLarge { .. }) => Err(Failure::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                error.to_string(),
+            )),
             Err(error) => Err(Failure::invalid(error.to_string())),
         },
         ["sessions"] if is_get => sessions::list(server, &call).await,
@@ -286,7 +329,10 @@ mod tests {
         }
         let document: Value = serde_json::from_str(&openapi()).unwrap();
         for (method, path, _) in ROUTES {
-            assert!(document["paths"][path][method.to_lowercase()].is_object(), "{method} {path}");
+            assert!(
+                document["paths"][path][method.to_lowercase()].is_object(),
+                "{method} {path}"
+            );
         }
     }
 }

@@ -49,7 +49,9 @@ pub(super) fn answer(
         return Err(Failure::invalid("only the choice `refuse` has `words`"));
     }
     if words.is_some_and(|words| words.chars().count() > MAX_WORDS) {
-        return Err(Failure::invalid(format!("`words` has at most {MAX_WORDS} characters")));
+        return Err(Failure::invalid(format!(
+            "`words` has at most {MAX_WORDS} characters"
+        )));
     }
     let live = server.turns.find(&info.id);
     match live.map_or(Err(()), |live| live.answer(question, &wanted.choice, words)) {

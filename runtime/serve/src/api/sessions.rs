@@ -46,7 +46,9 @@ pub(super) async fn list(server: &Server, call: &Call) -> Result<Response<BoxBod
     let cursor = param(&call.query, "cursor");
     let host = &server.turns.host;
     let all = host.store().list().await?;
-    let mut all = all.into_iter().filter(|info| call.caller.owns(info.owner.as_deref()));
+    let mut all = all
+        .into_iter()
+        .filter(|info| call.caller.owns(info.owner.as_deref()));
     if let Some(cursor) = cursor {
         // The page begins after that session, or after those that were used later.
         let (used, id) = (cursor.split_once('.'))
@@ -139,7 +141,11 @@ struct Rename {
     name: Option<String>,
 }
 
-pub(super) async fn rename(server: &Server, call: &Call, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
+pub(super) async fn rename(
+    server: &Server,
+    call: &Call,
+    info: &SessionInfo,
+) -> Result<Response<BoxBody>, Failure> {
     let wanted: Rename = call.parse()?;
     let host = &server.turns.host;
     if let Some(name) = &wanted.name {
@@ -158,7 +164,11 @@ struct Fork {
     before_turn: Option<u64>,
 }
 
-pub(super) async fn fork(server: &Server, call: &Call, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
+pub(super) async fn fork(
+    server: &Server,
+    call: &Call,
+    info: &SessionInfo,
+) -> Result<Response<BoxBody>, Failure> {
     let wanted: Fork = call.parse()?;
     let events = match (wanted.events, wanted.before_turn) {
         (Some(_), Some(_)) => {

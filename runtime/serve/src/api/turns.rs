@@ -72,7 +72,10 @@ pub(super) async fn respond(
     }
     let running = server.turns.find(id).and_then(|live| live.running_state());
     session["state"] = json!(running.unwrap_or("idle"));
-    Ok(answer::json_of(StatusCode::ACCEPTED, &json!({ "session": session })))
+    Ok(answer::json_of(
+        StatusCode::ACCEPTED,
+        &json!({ "session": session }),
+    ))
 }
 
 /// Returns the agent of a session.

@@ -12,9 +12,6 @@ const MAX_DEPTH: usize = 32;
 /// is one of the page.
 const MAX_ELEMENTS: usize = 20_000;
 
-/// Maximum length of the name of a language, in bytes.
-const MAX_LANGUAGE_BYTES: usize = 32;
-
 /// Renders a text.
 pub(crate) fn render(text: &str) -> Vec<Block> {
     let options = Options::ENABLE_TABLES
@@ -126,7 +123,7 @@ impl Builder<'_> {
             Start::BlockQuote(_) => Tag::Quote,
             Start::CodeBlock(kind) => {
                 if let CodeBlockKind::Fenced(info) = kind {
-                    attributes.extend(language(&info).map(|language| ("lang", language)));
+                    attributes.extend(highlight::language(&info).map(|language| ("lang", language)));
                 }
                 Tag::CodeBlock
             }
@@ -200,7 +197,7 @@ impl Builder<'_> {
             return self.close_link(open, &destination);
         }
         if open.tag == Tag::CodeBlock {
-            open.children = code(&open);
+            open.children = highlight::code(&open.attributes, open.children);
         }
         self.append(Node::with(open.tag, open.attributes, open.children));
     }
@@ -222,8 +219,10 @@ impl Builder<'_> {
             }
             return;
         };
-        let is_address = matches!(open.children.as_slice(), [Node::Text(text)] if *text == address.href || *text == destination);
-        if !is_address || destination != address.href.trim_end_matches('/') && destination != address.href {
+        // The text is the address itself, also without the slash at its end.
+        let is_same = |text: &str| text.trim_end_matches('/') == address.href.trim_end_matches('/');
+        let is_address = matches!(open.children.as_slice(), [Node::Text(text)] if is_same(text));
+        if !is_address {
             open.attributes.push(("host", address.host));
         }
         open.attributes.push(("href", address.href));
@@ -315,36 +314,6 @@ fn push_words(to: &mut Vec<Node>, node: Node) {
             }
         }
     }
-}
-
-/// Returns the content of a block of code in tokens.
-fn code(open: &Open) -> Vec<Node> {
-    let language = open.attributes.iter().find(|(name, _)| *name == "lang");
-    let language = language.map_or("", |(_, language)| language.as_str());
-    let mut nodes = Vec::new();
-    for child in &open.children {
-        // A character that is hidden divides the text; tokens do not go across it.
-        let Node::Text(text) = child else {
-            nodes.push(child.clone());
-            continue;
-        };
-        for (tag, token) in highlight::tokens(language, text) {
-            let text = Node::Text(token.to_owned());
-            nodes.push(match tag {
-                Some(tag) => Node::element(tag, vec![text]),
-                None => text,
-            });
-        }
-    }
-    nodes
-}
-
-/// Returns the name of a language from the line that opens a block: its first word, if that is a name.
-fn language(info: &str) -> Option<String> {
-    let name = info.split([' ', ',', '{']).next()?;
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "+#._-".contains(c);
-    let is_language = !name.is_empty() && name.len() <= MAX_LANGUAGE_BYTES && name.chars().all(is_name);
-    is_language.then(|| name.to_owned())
 }
 
 #[cfg(test)]

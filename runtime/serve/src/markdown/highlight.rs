@@ -2,11 +2,14 @@
 //!
 //! It is one scanner for all languages, and a wrong token is only a wrong colour.
 
-use super::tree::Tag;
+use super::tree::{Node, Tag};
 
 /// Maximum size of a block of code that is divided into tokens, in bytes. Longer ones are one text, because each token is an
 /// element of the page.
 pub(super) const MAX_HIGHLIGHTED_BYTES: usize = 64 << 10;
+
+/// Maximum length of the name of a language, in bytes.
+const MAX_LANGUAGE_BYTES: usize = 32;
 
 /// Syntax of a language, as far as it is needed.
 struct Syntax {
@@ -143,6 +146,36 @@ pub(super) fn tokens<'a>(language: &str, code: &'a str) -> Vec<(Option<Tag>, &'a
         tokens.push((None, &code[plain..]));
     }
     tokens
+}
+
+/// Returns the content of a block of code in tokens.
+pub(super) fn code(attributes: &[(&'static str, String)], children: Vec<Node>) -> Vec<Node> {
+    let language = attributes.iter().find(|(name, _)| *name == "lang");
+    let language = language.map_or("", |(_, language)| language.as_str());
+    let mut nodes = Vec::new();
+    for child in children {
+        // A character that is hidden divides the text; tokens do not go across it.
+        let Node::Text(text) = &child else {
+            nodes.push(child);
+            continue;
+        };
+        for (tag, token) in tokens(language, text) {
+            let text = Node::Text(token.to_owned());
+            nodes.push(match tag {
+                Some(tag) => Node::element(tag, vec![text]),
+                None => text,
+            });
+        }
+    }
+    nodes
+}
+
+/// Returns the name of a language from the line that opens a block: its first word, if that is a name.
+pub(super) fn language(info: &str) -> Option<String> {
+    let name = info.split([' ', ',', '{']).next()?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "+#._-".contains(c);
+    let is_language = !name.is_empty() && name.len() <= MAX_LANGUAGE_BYTES && name.chars().all(is_name);
+    is_language.then(|| name.to_owned())
 }
 
 fn is_word(character: char) -> bool {

@@ -72,7 +72,8 @@ impl Chat {
         for said in &self.messages {
             if said.role == "tool" {
                 let id = said.tool_call_id.as_deref();
-                let id = id.ok_or_else(|| Failure::invalid("a message of role `tool` has no `tool_call_id`"))?;
+                let id =
+                    id.ok_or_else(|| Failure::invalid("a message of role `tool` has no `tool_call_id`"))?;
                 conversation.result(id, text_of(&said.content)?);
                 continue;
             }
@@ -92,7 +93,11 @@ impl Chat {
             return Ok(Vec::new());
         }
         let tools = self.tools.iter().flatten();
-        super::tools(tools.map(|tool| tool_of(&tool["function"])).collect::<Result<_, _>>()?)
+        super::tools(
+            tools
+                .map(|tool| tool_of(&tool["function"]))
+                .collect::<Result<_, _>>()?,
+        )
     }
 }
 
@@ -135,7 +140,12 @@ pub(super) async fn respond(
         Some((session, results)) => (session, Keep::Paused, Start::Resume, results),
         None => {
             let session = uuid::Uuid::now_v7().to_string();
-            (session, Keep::New(conversation.messages), Start::Proceed, Default::default())
+            (
+                session,
+                Keep::New(conversation.messages),
+                Start::Proceed,
+                Default::default(),
+            )
         }
     };
     let request = TurnRequest {
@@ -278,7 +288,10 @@ impl Answer {
                 };
                 let mut part = String::new();
                 if known == 0 {
-                    push(&mut part, &answer.delta(json!({"role": "assistant", "content": ""}), None));
+                    push(
+                        &mut part,
+                        &answer.delta(json!({"role": "assistant", "content": ""}), None),
+                    );
                 }
                 if !text.is_empty() {
                     push(&mut part, &answer.delta(json!({ "content": text }), None));

@@ -41,7 +41,10 @@ impl Conversation {
                 }
             }
             role => {
-                return Err(Failure::invalid(format!("a message has the unknown role `{}`", excerpt(role))));
+                return Err(Failure::invalid(format!(
+                    "a message has the unknown role `{}`",
+                    excerpt(role)
+                )));
             }
         }
         Ok(())
@@ -99,7 +102,9 @@ fn contents(content: &Value) -> Result<Vec<Content>, Failure> {
         Value::Null => Ok(Vec::new()),
         Value::String(text) => Ok(vec![Content::text(text.as_str())]),
         Value::Array(parts) => parts.iter().map(part).collect(),
-        _ => Err(Failure::invalid("the content of a message is a string or an array of parts")),
+        _ => Err(Failure::invalid(
+            "the content of a message is a string or an array of parts",
+        )),
     }
 }
 
@@ -115,14 +120,19 @@ fn part(part: &Value) -> Result<Content, Failure> {
             let url = part["image_url"]["url"].as_str().or(part["image_url"].as_str());
             let (media_type, data) = url
                 .and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"))
-                .ok_or_else(|| Failure::invalid("a picture is a `data:` URL in Base64; no other URL is fetched"))?;
+                .ok_or_else(|| {
+                    Failure::invalid("a picture is a `data:` URL in Base64; no other URL is fetched")
+                })?;
             let data = STANDARD.decode(data);
             Ok(Content::Blob(Blob {
                 media_type: media_type.to_owned(),
                 data: data.map_err(|_| Failure::invalid("a picture is not Base64"))?,
             }))
         }
-        kind => Err(Failure::invalid(format!("a part has the unknown type `{}`", excerpt(kind)))),
+        kind => Err(Failure::invalid(format!(
+            "a part has the unknown type `{}`",
+            excerpt(kind)
+        ))),
     }
 }
 
@@ -137,7 +147,9 @@ mod tests {
         let mut conversation = Conversation::default();
         conversation.say("system", &json!("Be brief.")).unwrap();
         let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
-        conversation.say("user", &json!([{"type": "text", "text": "hi"}, picture])).unwrap();
+        conversation
+            .say("user", &json!([{"type": "text", "text": "hi"}, picture]))
+            .unwrap();
         assert_eq!(conversation.instructions, "Be brief.");
         let [Message::User { content }] = conversation.messages.as_slice() else {
             panic!("{conversation:?}");

@@ -78,7 +78,9 @@ pub(crate) fn error(failure: Failure) -> Response<BoxBody> {
     if failure.status.is_server_error() && failure.status != StatusCode::SERVICE_UNAVAILABLE {
         // Tools may have run: the request is not to be repeated without the user.
         let header = HeaderName::from_static("x-should-retry");
-        response.headers_mut().insert(header, HeaderValue::from_static("false"));
+        response
+            .headers_mut()
+            .insert(header, HeaderValue::from_static("false"));
     }
     response
 }
@@ -131,7 +133,9 @@ fn model(id: &str) -> Value {
 /// Returns the agent of a model.
 fn agent(server: &Server, model: &str) -> Result<String, Failure> {
     let mut agents = server.turns.host.agents().iter();
-    let found = agents.find(|agent| agent.id == model).map(|agent| agent.id.clone());
+    let found = agents
+        .find(|agent| agent.id == model)
+        .map(|agent| agent.id.clone());
     found.ok_or_else(|| {
         Failure::new(
             StatusCode::NOT_FOUND,
@@ -144,7 +148,9 @@ fn agent(server: &Server, model: &str) -> Result<String, Failure> {
 /// Checks the tools of a client.
 fn tools(of_client: Vec<ClientTool>) -> Result<Vec<ClientTool>, Failure> {
     if of_client.len() > MAX_TOOLS {
-        return Err(Failure::invalid(format!("a request has at most {MAX_TOOLS} tools")));
+        return Err(Failure::invalid(format!(
+            "a request has at most {MAX_TOOLS} tools"
+        )));
     }
     Ok(of_client)
 }
@@ -162,7 +168,9 @@ fn of_call_id(id: &str) -> Option<(String, usize)> {
 }
 
 /// Finds the turn to which the results of calls belong; `None` if it is not one.
-fn turn_of<'a>(results: impl Iterator<Item = (&'a str, String)>) -> Option<(String, BTreeMap<usize, String>)> {
+fn turn_of<'a>(
+    results: impl Iterator<Item = (&'a str, String)>,
+) -> Option<(String, BTreeMap<usize, String>)> {
     let mut found: Option<(String, BTreeMap<usize, String>)> = None;
     for (id, text) in results {
         let (session, number) = of_call_id(id)?;

@@ -108,7 +108,9 @@ impl Wanted {
         let mut all = Vec::new();
         for tool in self.tools.iter().flatten() {
             if tool["type"] != "function" {
-                return Err(Failure::invalid("a tool is of type `function`; this server has no others of OpenAI"));
+                return Err(Failure::invalid(
+                    "a tool is of type `function`; this server has no others of OpenAI",
+                ));
             }
             all.push(tool_of(tool)?);
         }
@@ -186,14 +188,21 @@ pub(super) async fn respond(
 }
 
 /// Begins a session of the store, whose earlier messages are imported.
-async fn new(server: &Server, call: &Call, agent: &str, mut messages: Vec<Message>) -> Result<Begin, Failure> {
+async fn new(
+    server: &Server,
+    call: &Call,
+    agent: &str,
+    mut messages: Vec<Message>,
+) -> Result<Begin, Failure> {
     let session = uuid::Uuid::now_v7().to_string();
     let store = server.turns.host.store();
     store.create(&session, agent, &call.caller.owner).await?;
     let last = messages.pop_if(|message| matches!(message, Message::User { .. }));
     let mut events = 0;
     if !messages.is_empty() {
-        events = store.append(&session, 0, vec![Event::Imported { messages }]).await?;
+        events = store
+            .append(&session, 0, vec![Event::Imported { messages }])
+            .await?;
     }
     Ok(Begin {
         session,
@@ -208,7 +217,8 @@ async fn new(server: &Server, call: &Call, agent: &str, mut messages: Vec<Messag
 fn in_memory(server: &Server, call: &Call, messages: Vec<Message>, results: &[(String, String)]) -> Begin {
     let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
     let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
-    let paused = of_turn.filter(|(session, _)| ends_with_results && server.v1.take(session, &call.caller.owner));
+    let paused =
+        of_turn.filter(|(session, _)| ends_with_results && server.v1.take(session, &call.caller.owner));
     match paused {
         Some((session, results)) => Begin {
             session,
@@ -235,7 +245,13 @@ async fn go_on(
     messages: Vec<Message>,
     results: &[(String, String)],
 ) -> Result<Begin, Failure> {
-    let none = || Failure::new(StatusCode::NOT_FOUND, "previous_response_not_found", "there is no such response");
+    let none = || {
+        Failure::new(
+            StatusCode::NOT_FOUND,
+            "previous_response_not_found",
+            "there is no such response",
+        )
+    };
     let (mut session, before) = of_id(previous).ok_or_else(none)?;
     let store = server.turns.host.store();
     let info = store.info(&session).await.map_err(|_| none())?;
@@ -275,7 +291,8 @@ async fn go_on(
         match message {
             Message::User { content: more } => content.extend(more),
             _ => {
-                let message = "with `previous_response_id`, `input` has messages of the user, or results of calls";
+                let message =
+                    "with `previous_response_id`, `input` has messages of the user, or results of calls";
                 return Err(Failure::invalid(message));
             }
         }
@@ -429,7 +446,10 @@ impl Stream {
 
     fn open(&mut self) {
         let item = self.answer.said("", "in_progress");
-        self.push("response.output_item.added", json!({"output_index": 0, "item": item}));
+        self.push(
+            "response.output_item.added",
+            json!({"output_index": 0, "item": item}),
+        );
         let part = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
         let event = self.of_text(json!({ "part": part }));
         self.push("response.content_part.added", event);
@@ -480,7 +500,10 @@ impl Stream {
                 let mut begun = item.clone();
                 begun["arguments"] = json!("");
                 begun["status"] = json!("in_progress");
-                self.push("response.output_item.added", json!({"output_index": index, "item": begun}));
+                self.push(
+                    "response.output_item.added",
+                    json!({"output_index": index, "item": begun}),
+                );
                 let place = json!({"output_index": index, "item_id": item["id"]});
                 let mut delta = place.clone();
                 delta["delta"] = item["arguments"].clone();
@@ -490,7 +513,10 @@ impl Stream {
                 done["name"] = item["name"].clone();
                 self.push("response.function_call_arguments.done", done);
             }
-            self.push("response.output_item.done", json!({"output_index": index, "item": item}));
+            self.push(
+                "response.output_item.done",
+                json!({"output_index": index, "item": item}),
+            );
         }
         let response = self.answer.whole("completed", &output, Some(&end));
         self.push("response.completed", json!({ "response": response }));

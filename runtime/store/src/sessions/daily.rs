@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
-use toolcell_core::provider::Usage;
 use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::Usage;
 use toolcell_core::{Event, StoreError};
 
 use super::failed;
@@ -66,7 +66,8 @@ pub(super) fn of_all(connection: &Connection, from_ms: u64) -> Result<Vec<DailyU
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([signed(from_ms)])?;
         while let Some(row) = rows.next()? {
-            let Ok(event) = serde_json::from_str::<Event>(row.get_ref(0)?.as_str().unwrap_or_default()) else {
+            let Ok(event) = serde_json::from_str::<Event>(row.get_ref(0)?.as_str().unwrap_or_default())
+            else {
                 continue;
             };
             let day = unsigned(row.get(1)?) / DAY_MS;
@@ -77,17 +78,23 @@ pub(super) fn of_all(connection: &Connection, from_ms: u64) -> Result<Vec<DailyU
         rusqlite::Result::Ok(())
     };
     work().map_err(failed)?;
-    let all = days.into_iter().map(|((day, agent, owner), (of_day, mut times))| {
-        times.sort_unstable();
-        let at = |percent: usize| times.get((times.len().saturating_sub(1)) * percent / 100).copied();
-        DailyUse {
-            day,
-            agent,
-            owner,
-            call_us: at(50).zip(at(95)),
-            ..of_day
-        }
-    });
+    let all = days
+        .into_iter()
+        .map(|((day, agent, owner), (of_day, mut times))| {
+            times.sort_unstable();
+            let at = |percent: usize| {
+                times
+                    .get((times.len().saturating_sub(1)) * percent / 100)
+                    .copied()
+            };
+            DailyUse {
+                day,
+                agent,
+                owner,
+                call_us: at(50).zip(at(95)),
+                ..of_day
+            }
+        });
     Ok(all.collect())
 }
 

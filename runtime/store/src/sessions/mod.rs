@@ -104,7 +104,8 @@ impl SqliteSessions {
     /// # Errors
     /// If the file cannot be read.
     pub async fn daily_use(&self, from_ms: u64) -> Result<Vec<DailyUse>, StoreError> {
-        self.read(move |connection| daily::of_all(connection, from_ms)).await
+        self.read(move |connection| daily::of_all(connection, from_ms))
+            .await
     }
 
     /// Checks the file for damage, in time in proportion to its size.

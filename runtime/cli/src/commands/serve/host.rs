@@ -153,7 +153,9 @@ impl AgentHost {
             saved: saved.unwrap_or_default(),
             base: self.environment.cwd.to_str().map(str::to_owned),
         }));
-        let agent = builder.build().map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let agent = builder
+            .build()
+            .map_err(|error| Refusal::Invalid(error.to_string()))?;
         let (session, mark) = match request.keep {
             Keep::New(messages) => {
                 let state = LoopState::with_messages(request.session, messages);
@@ -189,7 +191,10 @@ impl AgentHost {
             false => 0,
         };
         let log = match self.logs().as_mut() {
-            Some(logs) => Some(logs.of(session.id()).map_err(|f| Refusal::Failed(f.to_string()))?),
+            Some(logs) => Some(
+                logs.of(session.id())
+                    .map_err(|f| Refusal::Failed(f.to_string()))?,
+            ),
             None => None,
         };
         let held = (!is_stored).then(|| self.held.clone());
@@ -269,7 +274,9 @@ impl Host for AgentHost {
     fn search<'a>(&'a self, session: &'a str, words: &'a [String]) -> BoxFuture<'a, Option<Vec<Found>>> {
         let words = words.to_vec();
         Box::pin(async move {
-            let found = self.store.search(session, MAX_MATCHES, move |event| matching(event, &words));
+            let found = self
+                .store
+                .search(session, MAX_MATCHES, move |event| matching(event, &words));
             let found = found.await.ok()?.found;
             let found: Vec<Found> = found
                 .into_iter()
@@ -369,9 +376,8 @@ fn date(day: u64) -> String {
 pub(super) fn message(text: String, files: Vec<toolcell_serve::Attachment>) -> Result<Message, Refusal> {
     let mut content = vec![toolcell_core::Content::text(text)];
     for file in files {
-        let (_, parts) = attachment(&file.name, file.data).map_err(|why| {
-            Refusal::Invalid(format!("an attachment cannot be sent: {}", why.plain()))
-        })?;
+        let (_, parts) = attachment(&file.name, file.data)
+            .map_err(|why| Refusal::Invalid(format!("an attachment cannot be sent: {}", why.plain())))?;
         content.extend(parts);
     }
     Ok(Message::User { content })
@@ -393,10 +399,14 @@ mod tests {
             name: "a".into(),
             data: data.to_vec(),
         };
-        let Message::User { content } = message("look".into(), vec![file(b"\x89PNG\r\n\x1a\n")]).unwrap() else {
+        let Message::User { content } = message("look".into(), vec![file(b"\x89PNG\r\n\x1a\n")]).unwrap()
+        else {
             panic!("a message of the user");
         };
         assert_eq!(content.len(), 3);
-        assert!(matches!(message("x".into(), vec![file(b"\0\xff")]), Err(Refusal::Invalid(_))));
+        assert!(matches!(
+            message("x".into(), vec![file(b"\0\xff")]),
+            Err(Refusal::Invalid(_))
+        ));
     }
 }

@@ -111,15 +111,30 @@ impl Serve {
         console.note(setup.note.clone());
         let tokens = std::iter::once(&own).chain(&others).cloned().collect();
         let (tools, locked) = (&self.agent.tools, self.agent.locked);
-        let mounted = Mounted::new(tokens, reached.clone(), (tools, locked), &settings, environment, console);
+        let mounted = Mounted::new(
+            tokens,
+            reached.clone(),
+            (tools, locked),
+            &settings,
+            environment,
+            console,
+        );
         let mounted = Box::pin(mounted).await?;
 
-        let failed = || Failure::new(Exit::Failed, text!("cannot listen on `{}`", self.address.to_string()));
+        let failed = || {
+            Failure::new(
+                Exit::Failed,
+                text!("cannot listen on `{}`", self.address.to_string()),
+            )
+        };
         let listener = TcpListener::bind(self.address).await;
         let listener = listener.map_err(|error| failed().because(error))?;
         let address = listener.local_addr().map_err(|error| failed().because(error))?;
-        let clients = std::iter::once((String::new(), own))
-            .chain(others.into_iter().map(|token| (format!("token-{}", token.fingerprint()), token)));
+        let clients = std::iter::once((String::new(), own)).chain(
+            others
+                .into_iter()
+                .map(|token| (format!("token-{}", token.fingerprint()), token)),
+        );
         let clients = clients.map(|(name, token)| Client { name, token }).collect();
         let printer = console.clone();
         let print = Box::new(move |link: &str| {
@@ -137,7 +152,8 @@ impl Serve {
         let served = toolcell_http::serve(server, listener, MAX_CONNECTIONS, &stop).await;
         host.end().await;
         mounted.end().await;
-        served.map_err(|error| Failure::new(Exit::Failed, "the clients could not be served").because(error))?;
+        served
+            .map_err(|error| Failure::new(Exit::Failed, "the clients could not be served").because(error))?;
         Ok(Exit::Ok)
     }
 }
@@ -153,14 +169,20 @@ fn tell(address: SocketAddr, environment: &Environment, console: &Console) {
         file
     ));
     if !address.ip().is_loopback() {
-        console.note("warning: tokens and answers are not encrypted; put a proxy with TLS before this address");
+        console
+            .note("warning: tokens and answers are not encrypted; put a proxy with TLS before this address");
     }
     debug_assert!(LINK_PATH.starts_with('/'));
 }
 
 /// Returns the user's token, which is made at the first start.
 fn own_secret(environment: &Environment) -> Result<String, Failure> {
-    let failed = || Failure::new(Exit::Io, "the token of `toolcell serve` cannot be read or written");
+    let failed = || {
+        Failure::new(
+            Exit::Io,
+            "the token of `toolcell serve` cannot be read or written",
+        )
+    };
     let dir = environment.state_dir.as_ref();
     let dir = dir.ok_or_else(|| failed().why("there is no home directory"))?;
     let dir = toolcell_fs::private_dir(dir).map_err(|error| failed().because(error))?;
@@ -170,7 +192,11 @@ fn own_secret(environment: &Environment) -> Result<String, Failure> {
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(failed().because(error)),
     }
-    let secret = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+    let secret = format!(
+        "{}{}",
+        uuid::Uuid::new_v4().simple(),
+        uuid::Uuid::new_v4().simple()
+    );
     toolcell_fs::replace(&file, format!("{secret}\n").as_bytes(), toolcell_fs::PRIVATE)
         .map_err(|error| failed().because(error))?;
     Ok(secret)

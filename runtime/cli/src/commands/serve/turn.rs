@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::machine::Stage;
 use toolcell_agent::{
-    AgentBuilder, ApprovalCause, ApprovalRequest, ApprovalRule, Approver, Decision, Session, TurnStart, Verdict,
+    AgentBuilder, ApprovalCause, ApprovalRequest, ApprovalRule, Approver, Decision, Session, TurnStart,
+    Verdict,
 };
 use toolcell_core::tool::{CallContext, Hints, ToolName};
-use toolcell_core::{
-    BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec,
-};
+use toolcell_core::{BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec};
 use toolcell_serve::{Asker, ClientCall, ClientTool, Refusal, Start, TurnEnd};
 use toolcell_store::LogFiles;
 
@@ -82,7 +81,10 @@ impl ClientTools {
 
     /// Offers the tools, whose calls wait.
     pub(super) fn offer(&self, builder: AgentBuilder) -> AgentBuilder {
-        let rules = self.tools.iter().map(|spec| ApprovalRule::tool(spec.name.as_str(), Verdict::Ask));
+        let rules = self
+            .tools
+            .iter()
+            .map(|spec| ApprovalRule::tool(spec.name.as_str(), Verdict::Ask));
         let tools = self.tools.iter().map(|spec| {
             Arc::new(OfClient {
                 spec: spec.clone(),
@@ -210,7 +212,11 @@ pub(super) async fn run(
             };
         }
     };
-    let waiting: Vec<ClientCall> = tools.waiting(&session).into_iter().map(|(_, call)| call).collect();
+    let waiting: Vec<ClientCall> = tools
+        .waiting(&session)
+        .into_iter()
+        .map(|(_, call)| call)
+        .collect();
     if let Some(held) = held.filter(|_| !waiting.is_empty()) {
         held.keep(session);
     }

@@ -14,10 +14,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use toolcell_http::Peer;
 use super::{Access, HttpServer, Metrics, Reached, Token};
 use crate::server::Server;
 use crate::server::testing::{Seen, server_of, stateless, tools};
+use toolcell_http::Peer;
 
 mod bounds;
 mod changes;

@@ -122,7 +122,9 @@ impl<'a> Clients<'a> {
         reached: toolcell_mcp::Reached,
     ) -> Result<HttpServer, Failure> {
         let metrics = Arc::new(Metrics::default());
-        let clients = tokens.into_iter().map(|token| Ok((token, self.server(Some(&metrics))?)));
+        let clients = tokens
+            .into_iter()
+            .map(|token| Ok((token, self.server(Some(&metrics))?)));
         let access = Access::Tokens(clients.collect::<Result<_, Failure>>()?);
         Ok(HttpServer::new(access, reached, metrics))
     }

@@ -74,7 +74,12 @@ impl Http {
         environment: &Environment,
         keyring: &Keyring,
     ) -> Result<Vec<Token>, Failure> {
-        let tokens = read_tokens(self.token_file.as_deref(), &self.token_accounts, environment, keyring)?;
+        let tokens = read_tokens(
+            self.token_file.as_deref(),
+            &self.token_accounts,
+            environment,
+            keyring,
+        )?;
         if tokens.is_empty() && !address.ip().is_loopback() {
             return Err(Failure::new(
                 Exit::Usage,
@@ -100,51 +105,51 @@ pub(in crate::commands) fn read_tokens(
     environment: &Environment,
     keyring: &Keyring,
 ) -> Result<Vec<Token>, Failure> {
-        let mut tokens = Vec::new();
-        if let Some(file) = token_file {
-            let failed = || Failure::new(Exit::Config, text!("the tokens in `{}` cannot be used", file));
-            let content = read(&environment.path(file, &environment.cwd), failed)?;
-            let lines = content.lines().map(str::trim).enumerate();
-            for (index, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-                tokens.push(Token::new(line).map_err(|error| {
-                    let place = format!("line {}: {error}", index + 1);
-                    failed()
-                        .why(place)
-                        .hint("`head -c 32 /dev/urandom | base64` prints a token")
-                })?);
-            }
-            if tokens.is_empty() {
-                return Err(failed().why("it has none").hint("write one token on each line"));
-            }
-        }
-        for account in token_accounts {
-            let hint = || {
-                text!(
-                    "to store one: head -c 32 /dev/urandom | base64 | toolcell secret set {}",
-                    escape::shell(account)
-                )
-            };
-            let value = keyring
-                .get(account)?
-                .ok_or_else(|| keyring::no_entry(Exit::Config, account).hint(hint()))?;
-            tokens.push(Token::new(value.trim()).map_err(|error| {
-                Failure::new(Exit::Config, text!("the token `{}` cannot be used", account))
-                    .because(error)
-                    .hint(hint())
+    let mut tokens = Vec::new();
+    if let Some(file) = token_file {
+        let failed = || Failure::new(Exit::Config, text!("the tokens in `{}` cannot be used", file));
+        let content = read(&environment.path(file, &environment.cwd), failed)?;
+        let lines = content.lines().map(str::trim).enumerate();
+        for (index, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+            tokens.push(Token::new(line).map_err(|error| {
+                let place = format!("line {}: {error}", index + 1);
+                failed()
+                    .why(place)
+                    .hint("`head -c 32 /dev/urandom | base64` prints a token")
             })?);
         }
-        if (1..tokens.len()).any(|index| tokens[..index].contains(&tokens[index])) {
-            return Err(Failure::new(Exit::Config, "a token occurs twice")
-                .why("each is a client with a budget of its own, and one of them would never be used")
-                .hint("give each client a token of its own"));
+        if tokens.is_empty() {
+            return Err(failed().why("it has none").hint("write one token on each line"));
         }
-        if tokens.len() > MAX_TOKENS {
-            return Err(Failure::new(Exit::Config, "there are too many tokens").why(text!(
-                "each is a client with a budget of its own, and there can be {}",
-                MAX_TOKENS
-            )));
-        }
-        Ok(tokens)
+    }
+    for account in token_accounts {
+        let hint = || {
+            text!(
+                "to store one: head -c 32 /dev/urandom | base64 | toolcell secret set {}",
+                escape::shell(account)
+            )
+        };
+        let value = keyring
+            .get(account)?
+            .ok_or_else(|| keyring::no_entry(Exit::Config, account).hint(hint()))?;
+        tokens.push(Token::new(value.trim()).map_err(|error| {
+            Failure::new(Exit::Config, text!("the token `{}` cannot be used", account))
+                .because(error)
+                .hint(hint())
+        })?);
+    }
+    if (1..tokens.len()).any(|index| tokens[..index].contains(&tokens[index])) {
+        return Err(Failure::new(Exit::Config, "a token occurs twice")
+            .why("each is a client with a budget of its own, and one of them would never be used")
+            .hint("give each client a token of its own"));
+    }
+    if tokens.len() > MAX_TOKENS {
+        return Err(Failure::new(Exit::Config, "there are too many tokens").why(text!(
+            "each is a client with a budget of its own, and there can be {}",
+            MAX_TOKENS
+        )));
+    }
+    Ok(tokens)
 }
 
 fn read(path: &Path, failed: impl Fn() -> Failure) -> Result<String, Failure> {

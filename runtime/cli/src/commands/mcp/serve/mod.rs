@@ -11,9 +11,9 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use self::clients::Clients;
+use self::http::Http;
 pub(in crate::commands) use self::http::read_tokens;
 pub(in crate::commands) use self::mounted::Mounted;
-use self::http::Http;
 use self::offer::Offer;
 use self::reload::Reload;
 use crate::components::loader::ComponentLoader;

@@ -1,8 +1,8 @@
 //! Clients beside each other.
 
 use super::*;
-use toolcell_http::DRAIN_TIME;
 use toolcell_core::ToolError;
+use toolcell_http::DRAIN_TIME;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_with_the_same_ids_see_their_own_answers() {
