@@ -5,6 +5,8 @@ import { callCard, contentPart } from "./calls.js";
 
 /** Pause between two renderings of an answer that grows, in milliseconds. */
 const PAUSE = 80;
+/** Pause after a rendering that failed, in milliseconds. */
+const AGAIN = 2000;
 
 /** Markdown that grows. Blocks before the last two are final; the rest is rendered anew and replaced where it differs. */
 class Answer {
@@ -32,7 +34,7 @@ class Answer {
   async render() {
     // A new connection can bring the text once more.
     const isWhole = () => this.rendered === this.item.text && (this.isFinal || !this.item.done);
-    if (this.busy || isWhole()) return;
+    if (this.busy || isWhole() || !this.element.isConnected) return;
     this.busy = true;
     try {
       while (!isWhole() && this.element.isConnected) {
@@ -43,7 +45,10 @@ class Answer {
         this.isFinal = done;
         if (!this.item.done) await new Promise((resolve) => setTimeout(resolve, PAUSE));
       }
-    } catch { /* The plain text stays, and the next update tries again. */ } finally {
+    } catch {
+      // The plain text stays meanwhile.
+      setTimeout(() => this.render(), AGAIN);
+    } finally {
       this.busy = false;
     }
   }
