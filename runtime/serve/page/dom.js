@@ -81,8 +81,14 @@ export function line(text, most = 160) {
 /** Parts of a message: our own words, and quoted or foreign ones in frames of their own. */
 export function words(parts) {
   if (typeof parts === "string") return h("bdi.foreign", null, foreign(parts));
-  return (parts || []).map((part) => {
-    if (part.own !== undefined) return document.createTextNode(part.own);
+  return (parts || []).map((part, index, all) => {
+    if (part.own !== undefined) {
+      // The frame of a quoted part stands for the backticks that a terminal has around it.
+      let { own } = part;
+      if (all[index + 1]?.own === undefined && index + 1 < all.length) own = own.replace(/`$/, "");
+      if (all[index - 1]?.own === undefined && index > 0) own = own.replace(/^`/, "");
+      return document.createTextNode(own);
+    }
     if (part.quoted !== undefined) return h("code.name", null, h("bdi", null, foreign(part.quoted)));
     return h("bdi.foreign", null, foreign(part.foreign ?? ""));
   });

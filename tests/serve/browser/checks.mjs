@@ -95,7 +95,7 @@ export const checks = {
     await page.keyboard.press("o");
     assert.equal(await opened.count(), 0);
     await calls.nth(0).click();
-    assert.match(await opened.innerText(), /words: 3[\s\S]*Receipt[\s\S]*fuel/);
+    assert.match(await opened.innerText(), /"words": ?3[\s\S]*Receipt[\s\S]*fuel/);
     await page.keyboard.press("t");
     await page.waitForSelector(".time-row");
     assert.match(await page.locator(".time-scroll").innerText(), /model, step 1[\s\S]*text_count[\s\S]*files_read[\s\S]*model, step 2/);
