@@ -5,7 +5,8 @@ import fs from "node:fs";
 import net from "node:net";
 import path from "node:path";
 
-const START = 60_000;
+/** Time limit of the start, in milliseconds: components are compiled in it. */
+const START = 300_000;
 
 export class Server {
   constructor(home, model) {
@@ -24,7 +25,7 @@ model = "scripted"
 max_steps = 100
 
 [tools.files]
-grants = ["write=${this.folder}"]
+grants = ["write=."]
 
 [tools.text]
 grants = []
