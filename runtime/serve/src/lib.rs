@@ -12,12 +12,14 @@
 //! | the API of Toolcell | `api` |
 //! | the API of OpenAI clients | `v1` |
 //! | files of the page | `page` |
+//! | Markdown of answers, for the page | `markdown` |
 
 mod access;
 mod answer;
 mod api;
 mod host;
 mod live;
+mod markdown;
 mod page;
 mod server;
 mod turns;

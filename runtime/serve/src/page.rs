@@ -1,22 +1,268 @@
-//! Files of the page, embedded in the program.
+//! Files of the page, part of the binary.
+//!
+//! They are served as they are in `page/`: there is no build step. [`HEADERS`] go with each of them. The policy lets the page
+//! load from and connect to its own server only, and forbids HTML, scripts and styles from strings, so that whatever an answer
+//! contains can neither run nor send anything away.
 
-/// Policy of the page: nothing is loaded from elsewhere, and no page embeds it.
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::LazyLock;
+
+/// Content Security Policy of the page.
 pub(crate) const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
-                              connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+     connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; \
+     require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// File of the page.
+/// Headers of every file of the page. A browser may keep a file, and asks by its tag whether it is still the same.
+pub(crate) const HEADERS: &[(&str, &str)] = &[
+    ("content-security-policy", CSP),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    (
+        "permissions-policy",
+        "camera=(), microphone=(), geolocation=(), usb=(), payment=()",
+    ),
+    ("cache-control", "no-cache"),
+    ("vary", "accept-encoding"),
+];
+
+/// A file of the page.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asset {
+    /// Value of `Content-Type`.
     pub(crate) media_type: &'static str,
+    /// Content.
     pub(crate) bytes: &'static [u8],
+    /// Content for a client with `Accept-Encoding: gzip`.
+    pub(crate) gzip: Vec<u8>,
+    /// Value of `ETag`, with its quotes.
+    pub(crate) etag: String,
 }
 
-/// Returns the file at a path.
-pub(crate) fn asset(path: &str) -> Option<Asset> {
-    let is_view = matches!(path, "/" | "/usage" | "/tools" | "/scratch")
-        || path.starts_with("/s/")
-        || path.starts_with("/scratch/");
-    is_view.then_some(Asset {
-        media_type: "text/html; charset=utf-8",
-        bytes: include_bytes!("../page/index.html"),
+macro_rules! files {
+    ($($name:literal)*) => {
+        [$(($name, include_bytes!(concat!("../page/", $name)).as_slice()),)*]
+    };
+}
+
+/// Content of `page/`; a test compares it with the folder.
+static FILES: &[(&str, &[u8])] = &files![
+    "api.js"
+    "app.js"
+    "contract.js"
+    "dom.js"
+    "icon.svg"
+    "index.html"
+    "model.js"
+    "style.css"
+    "views/calls.js"
+    "views/chat.js"
+    "views/composer.js"
+    "views/items.js"
+    "views/question.js"
+    "views/scratch.js"
+    "views/sessions.js"
+    "views/side.js"
+    "views/timeline.js"
+    "views/tools.js"
+    "views/usage.js"
+];
+
+/// Path of the files. `index.html` also answers the paths of the views.
+const PREFIX: &str = "/page/";
+
+static ASSETS: LazyLock<BTreeMap<&'static str, Asset>> = LazyLock::new(|| {
+    FILES
+        .iter()
+        .map(|(name, bytes)| (*name, compressed(name, bytes)))
+        .collect()
+});
+
+fn compressed(name: &str, bytes: &'static [u8]) -> Asset {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    // Writing to memory does not fail; without a compressed form the plain one is served.
+    let gzip = encoder
+        .write_all(bytes)
+        .and_then(|()| encoder.finish())
+        .unwrap_or_default();
+    Asset {
+        media_type: media_type(name),
+        bytes,
+        gzip,
+        etag: format!("\"{}\"", &blake3::hash(bytes).to_hex()[..32]),
+    }
+}
+
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Returns the file for a path: those of the page below `/page/`, and the page itself for `/` and the paths of its views.
+pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
+    if let Some(name) = path.strip_prefix(PREFIX) {
+        return ASSETS.get(name);
+    }
+    is_view(path).then(|| ASSETS.get("index.html")).flatten()
+}
+
+/// True if a value of `Accept-Encoding` names gzip, without a weight of zero.
+pub(crate) fn accepts_gzip(value: &str) -> bool {
+    value.split(',').any(|one| {
+        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+        let weight = weight
+            .trim()
+            .strip_prefix("q=")
+            .map_or(Ok(1.0), str::parse::<f32>);
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
     })
+}
+
+/// True for the path of a view: `/`, `/s/ID`, `/s/ID/timeline`, `/usage`, `/tools`, `/scratch` and `/scratch/NAME`.
+fn is_view(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    match parts.as_slice() {
+        [""] | ["usage" | "tools" | "scratch"] => true,
+        ["s", id] | ["s", id, "timeline"] | ["scratch", id] => !id.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Maximum size of the page with all of its files, compressed, in bytes: it is to appear at once.
+    const MAX_PAGE_BYTES: usize = 80 << 10;
+
+    fn page() -> &'static Path {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/page"))
+    }
+
+    fn names(folder: &Path, prefix: &str) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
+            match entry.file_type().unwrap().is_dir() {
+                true => names.extend(self::names(&entry.path(), &format!("{name}/"))),
+                false => drop(names.insert(name)),
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_served() {
+        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(served, names(page(), ""));
+        for name in served {
+            let asset = asset(&format!("/page/{name}")).unwrap();
+            assert_ne!(asset.media_type, "application/octet-stream", "{name}");
+            assert!(!asset.gzip.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn compressed_form_is_for_clients_that_accept_it() {
+        for (value, accepts) in [
+            ("gzip, deflate, br", true),
+            ("br;q=1.0, GZIP;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip;q=x", false),
+            ("br", false),
+            ("xgzip", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts_gzip(value), accepts, "{value}");
+        }
+    }
+
+    #[test]
+    fn page_is_small() {
+        let size: usize = ASSETS.values().map(|asset| asset.gzip.len()).sum();
+        assert!(size <= MAX_PAGE_BYTES, "{size}");
+    }
+
+    #[test]
+    fn views_are_the_page_and_other_paths_are_not() {
+        let index = asset("/page/index.html").unwrap();
+        for path in [
+            "/",
+            "/s/1",
+            "/s/1/timeline",
+            "/usage",
+            "/tools",
+            "/scratch",
+            "/scratch/a",
+        ] {
+            assert_eq!(asset(path), Some(index), "{path}");
+        }
+        for path in [
+            "",
+            "/s",
+            "/s/",
+            "/s/1/x",
+            "/s/1/timeline/",
+            "/api",
+            "/page",
+            "/page/",
+            "/page/../src/page.rs",
+            "/page//app.js",
+            "/app.js",
+            "//",
+            "/usage/",
+            "/index.html",
+        ] {
+            assert_eq!(asset(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn page_names_no_other_host_and_needs_no_html_of_strings() {
+        for (name, bytes) in FILES {
+            let text = std::str::from_utf8(bytes).unwrap();
+            // The name of a namespace is not an address.
+            let text = text.replace("http://www.w3.org/2000/svg", "");
+            for word in [
+                "http://",
+                "https://",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                "DOMParser",
+                "srcdoc",
+                "style=",
+                "@import",
+                "url(",
+            ] {
+                assert!(!text.contains(word), "{name}: {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn page_knows_every_element_of_rendered_markdown() {
+        let source = std::str::from_utf8(asset("/page/dom.js").unwrap().bytes).unwrap();
+        for tag in crate::markdown::Tag::ALL {
+            let name = tag.name();
+            let is_known =
+                source.contains(&format!("{name}: \"")) || source.contains(&format!("case \"{name}\""));
+            assert!(is_known, "{name}");
+        }
+    }
 }

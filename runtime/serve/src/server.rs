@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{
-    CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, ORIGIN, SET_COOKIE,
+    ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, ORIGIN,
+    SET_COOKIE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
@@ -208,20 +209,22 @@ impl Server {
             return Ok(answer::bytes(StatusCode::OK, "application/json", api::openapi()));
         }
         let asset = page::asset(path).ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
-        let etag = format!("\"{}\"", &blake3::hash(asset.bytes).to_hex()[..32]);
-        let is_known = toolcell_http::only(request.headers(), IF_NONE_MATCH.as_str()) == Some(&etag);
-        let mut response = match is_known {
-            true => answer::empty(StatusCode::NOT_MODIFIED),
-            false => answer::bytes(StatusCode::OK, asset.media_type, asset.bytes),
+        let header = |name: HeaderName| toolcell_http::only(request.headers(), name.as_str());
+        let is_known = header(IF_NONE_MATCH) == Some(&asset.etag);
+        let is_compressed = page::accepts_gzip(header(ACCEPT_ENCODING).unwrap_or_default());
+        let mut response = match (is_known, is_compressed) {
+            (true, _) => answer::empty(StatusCode::NOT_MODIFIED),
+            (false, true) => answer::bytes(StatusCode::OK, asset.media_type, asset.gzip.as_slice()),
+            (false, false) => answer::bytes(StatusCode::OK, asset.media_type, asset.bytes),
         };
         let headers = response.headers_mut();
-        headers.insert(hyper::header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::CSP));
-        headers.insert(
-            HeaderName::from_static("referrer-policy"),
-            HeaderValue::from_static("no-referrer"),
-        );
-        if let Ok(etag) = HeaderValue::from_str(&etag) {
+        if is_compressed && !is_known {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        for (name, value) in page::HEADERS {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        if let Ok(etag) = HeaderValue::from_str(&asset.etag) {
             headers.insert(ETAG, etag);
         }
         Ok(response)

@@ -13,6 +13,7 @@ use toolcell_core::store::SessionInfo;
 use toolcell_http::BoxBody;
 
 use crate::answer::{self, Failure};
+use crate::markdown;
 use crate::server::{Call, Server};
 
 /// Maximum number of days of usage.
@@ -31,6 +32,7 @@ pub(crate) const ROUTES: &[(&str, &str, &str)] = &[
     ("GET", "/api/questions", "Open questions of all sessions"),
     ("GET", "/api/tools", "What each component can access"),
     ("GET", "/api/usage", "Turns, tokens, costs and calls by day"),
+    ("POST", "/api/markdown", "Markdown as trees of known elements"),
     ("GET", "/api/sessions", "Sessions, most recently used first"),
     ("POST", "/api/sessions", "Creates a session"),
     (
@@ -245,6 +247,15 @@ pub(crate) async fn respond(
             Ok(answer::ok(&usage.map_err(Failure::failed)?))
         }
         ["questions"] => questions::all(server, &call).await,
+        ["markdown"] => match markdown::respond(&call.body) {
+            Ok(rendered) => Ok(answer::bytes(StatusCode::OK, "application/json", rendered)),
+            Err(error @ markdown::MarkdownError::TooLarge { .. }) => Err(Failure::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                error.to_string(),
+            )),
+            Err(error) => Err(Failure::invalid(error.to_string())),
+        },
         ["sessions"] if is_get => sessions::list(server, &call).await,
         ["sessions"] => sessions::create(server, &call).await,
         ["sessions", id, rest @ ..] => {

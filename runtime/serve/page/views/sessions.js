@@ -1,0 +1,66 @@
+// The list of sessions: search, names, age and state.
+import { h, line, replace, ago } from "../dom.js";
+import { api } from "../contract.js";
+
+const STATES = {
+  new: ["new", ""], idle: ["✓ done", ""], running: ["◌ running", ""], waiting: ["? waits for you", "warn"], open: ["! interrupted", "warn"],
+  elsewhere: ["in another process", ""], failed: ["✗ failed", "bad"],
+};
+const REFRESH = 5_000;
+
+export class Sessions {
+  constructor(aside, navigate) {
+    this.aside = aside;
+    this.navigate = navigate;
+    this.current = null;
+    this.list = h("ul.list");
+    this.more = h("button.quiet", { hidden: true, onclick: () => this.load(true) }, "older sessions");
+    this.status = h("p.small.faint", { role: "status" });
+    this.search = h("input", { type: "search", placeholder: "Search ( / )", "aria-label": "Search sessions", oninput: () => this.typed() });
+    replace(aside, h("button.main", { onclick: () => navigate("/") }, "New session"), this.search, this.status, this.list, this.more);
+    this.sessions = [];
+    setInterval(() => { if (!document.hidden && !this.paged) this.load(); }, REFRESH);
+  }
+
+  typed() {
+    clearTimeout(this.timer);
+    this.paged = false;
+    this.timer = setTimeout(() => this.load(), 200);
+  }
+
+  select(id) {
+    this.current = id;
+    this.draw();
+  }
+
+  async load(older = false) {
+    const query = this.search.value.trim();
+    try {
+      const page = await api.sessions({ query, cursor: older ? this.cursor : undefined });
+      if (query !== this.search.value.trim()) return;
+      this.paged = older;
+      this.sessions = older ? [...this.sessions, ...page.sessions] : page.sessions;
+      this.cursor = page.cursor;
+      this.more.hidden = !page.cursor;
+      this.status.textContent = this.sessions.length ? "" : query ? "No session has these words." : "No sessions yet.";
+      this.draw();
+    } catch (error) {
+      this.status.textContent = error.status === 401 ? "Not signed in." : "The list could not be loaded: " + error.message;
+    }
+  }
+
+  draw() {
+    const drawn = JSON.stringify([this.sessions, this.current, Math.floor(Date.now() / 60_000)]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
+    const focused = this.list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    replace(this.list, this.sessions.map((session) => {
+      const [word, color] = STATES[session.state] || STATES.idle;
+      const path = "/s/" + encodeURIComponent(session.id);
+      return h("li", null, h("a", { href: path, "data-nav": true, "aria-current": session.id === this.current ? "page" : null },
+        h("span.name", null, line(session.title || "untitled", 80)), session.matches?.[0] && h("span.meta", null, line(session.matches[0].text, 80)),
+        h("span.meta", null, h("span" + (color && "." + color), null, word), h("span", null, ago(session.updated)))));
+    }));
+    if (focused) this.list.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+  }
+}

