@@ -135,17 +135,18 @@ impl<'a> Clients<'a> {
     }
 
     /// Creates the server of clients with tokens.
-    pub(super) fn with_tokens(
+    pub(super) async fn with_tokens(
         &self,
         tokens: Vec<toolcell_http::Token>,
         reached: toolcell_mcp::Reached,
     ) -> Result<HttpServer, Failure> {
         let metrics = Arc::new(Metrics::default());
-        let clients = tokens
-            .into_iter()
-            .map(|token| Ok((token, self.server(Some(&metrics))?)));
-        let access = Access::Tokens(clients.collect::<Result<_, Failure>>()?);
-        Ok(HttpServer::new(access, reached, metrics))
+        let mut clients = Vec::new();
+        for token in tokens {
+            let is_first = clients.is_empty();
+            clients.push((token, self.server_of_token(is_first, &metrics).await?));
+        }
+        Ok(HttpServer::new(Access::Tokens(clients), reached, metrics))
     }
 
     /// Serves many clients at an address.
@@ -156,19 +157,14 @@ impl<'a> Clients<'a> {
         stop: &CancellationToken,
     ) -> Result<Exit, Failure> {
         let tokens = http.tokens(address, self.environment, &Keyring::of_system())?;
-        let metrics = Arc::new(Metrics::default());
-        let access = if tokens.is_empty() {
-            Access::Open(self.server(&lock(&self.offer), Some(&metrics))?)
+        let server = if tokens.is_empty() {
+            let metrics = Arc::new(Metrics::default());
+            let client = self.server(&lock(&self.offer), Some(&metrics))?;
+            HttpServer::new(Access::Open(client), http.reached(), metrics)
         } else {
-            let mut clients = Vec::new();
-            for token in tokens {
-                let is_first = clients.is_empty();
-                clients.push((token, self.server_of_token(is_first, &metrics).await?));
-            }
-            Access::Tokens(clients)
+            self.with_tokens(tokens, http.reached()).await?
         };
         let listener = http::listen(address, self.console).await?;
-        let server = HttpServer::new(access, http.reached(), metrics);
         let served = server.serve(listener, stop).await;
         served.map_err(|error| {
             Failure::new(Exit::Failed, "the MCP clients could not be served").because(error)

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use toolcell_http::{Service, Token};
-use toolcell_mcp::{Access, HttpServer, Metrics, Reached};
+use toolcell_mcp::{HttpServer, Reached};
 
 use super::clients::Clients;
-use super::offer::{self, Offer};
+use super::offer::Offer;
 use crate::components::loader::ComponentLoader;
 use crate::components::selection;
 use crate::config::Settings;
@@ -14,16 +14,15 @@ use crate::environment::Environment;
 use crate::error::Failure;
 use crate::mcp::servers;
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
 
 /// Server for MCP clients beside others.
 pub(in crate::commands) struct Mounted<'a> {
     server: HttpServer,
-    clients: Option<Clients<'a>>,
+    clients: Clients<'a>,
 }
 
 impl<'a> Mounted<'a> {
-    /// Creates the server of clients with tokens. With hooks, which would not run for their calls, it serves no client.
+    /// Creates the server of clients with tokens.
     ///
     /// # Errors
     /// Returns an error if a component cannot be used.
@@ -36,13 +35,6 @@ impl<'a> Mounted<'a> {
         console: &'a Console,
     ) -> Result<Self, Failure> {
         let reached = Reached { from, plain: false };
-        if let Err(failure) = offer::check_enforced(settings) {
-            console.note(text!("`/mcp` serves no client: {}", failure.to_string()));
-            return Ok(Self {
-                server: HttpServer::new(Access::Tokens(Vec::new()), reached, Arc::new(Metrics::default())),
-                clients: None,
-            });
-        }
         let loader = ComponentLoader::open(environment, settings, console)?;
         let (components, _) = servers::select(tools, settings);
         let wanted = match (tools.is_empty(), components.is_empty()) {
@@ -50,12 +42,11 @@ impl<'a> Mounted<'a> {
             (false, true) => Vec::new(),
             _ => selection::choose(&loader, &components, console).await?,
         };
-        let (offer, _) = Offer::components(&loader, &wanted, locked).await?;
+        let hooks = loader.hooks().await?;
+        let (offer, _) = Offer::components(&loader, &wanted, &hooks, locked).await?;
         let clients = Clients::new(offer, settings, environment, console);
-        Ok(Self {
-            server: clients.with_tokens(tokens, reached)?,
-            clients: Some(clients),
-        })
+        let server = clients.with_tokens(tokens, reached).await?;
+        Ok(Self { server, clients })
     }
 
     /// Returns the server for a listener.
@@ -65,8 +56,6 @@ impl<'a> Mounted<'a> {
 
     /// Ends the logs of all clients.
     pub(in crate::commands) async fn end(self) {
-        if let Some(clients) = self.clients {
-            clients.end().await;
-        }
+        self.clients.end().await;
     }
 }
