@@ -592,7 +592,7 @@ fn project_lowers_numbers_of_preset_and_chooses_nothing() {
     let seen = user.run(&["config", "show"]).ended(3);
     let hint = "to allow more always: `error_breaker` of `[loop]` in";
     assert!(seen.stderr.contains(hint), "{}", seen.stderr);
-    user.file("toolcell.toml", "[context]\nmax_messages = 1\n");
+    user.file("toolcell.toml", "[context]\nmax_messages = 3\n");
     let seen = user.run(&["config", "show"]).ended(3);
     assert!(
         seen.stderr.contains("forget your instructions"),

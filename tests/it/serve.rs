@@ -69,7 +69,7 @@ impl Served {
             line.clear();
             assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the server ended");
         }
-        let link = line.split_once("http://").unwrap().1.trim_end_matches("`\n");
+        let link = line.split_once("http://").unwrap().1.trim_end();
         let (address, code) = link.split_once("/login?code=").unwrap();
         let token = user.home().join(".local/state/toolcell/serve-token");
         Self {
@@ -164,7 +164,7 @@ fn is_waiting(value: &Value) -> bool {
 
 #[test]
 fn page_and_api_need_the_link_or_a_token() {
-    let user = user(json!([]));
+    let user = user(json!([{"text": "Hi."}]));
     let served = Served::start(&user);
     let host = format!("host: {}\r\n", served.address);
     assert_eq!(served.send("GET", "/healthz", &host, "").body, "ok\n");
