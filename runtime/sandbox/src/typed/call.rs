@@ -1,6 +1,9 @@
 //! One call of a function.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 use toolcell_core::ToolError;
@@ -8,7 +11,7 @@ use wasmtime::component::{Instance, InstancePre, Val};
 use wasmtime::{Error, Store};
 
 use crate::cell::failure;
-use crate::cell::memory::{Aside, Reservation};
+use crate::cell::memory::{Aside, MemoryAccount, OutOfMemory, Reservation};
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
 use crate::typed::schema::RESULT;
@@ -22,6 +25,10 @@ const LEAST_AT_ONCE: u64 = 256 << 10;
 /// Part of the memory left to a call that the values of a result may take while the host reads them. Each takes 40 bytes, also
 /// one of a `list<u8>`.
 const SHARE: u64 = 4;
+
+/// Number of parts of a value, of 40 bytes each, that is converted at once. One with more is converted on a thread for
+/// blocking work, so that neither the deadline of the call nor other calls wait for it.
+const AT_ONCE: usize = 2_000;
 
 impl LinkedWorld for InstancePre<CellState> {
     type Guest = Instance;
@@ -51,6 +58,8 @@ pub(crate) struct FunctionResult {
     pub(crate) is_error: bool,
     /// True for a record, which is an object itself.
     is_record: bool,
+    /// Size of the value as JSON, in bytes.
+    length: u64,
 }
 
 impl<'a> FunctionCall<'a> {
@@ -120,30 +129,53 @@ impl GuestCall for FunctionCall<'_> {
                 value: None,
                 is_error: false,
                 is_record: false,
+                length: 0,
             });
         };
-        // The value exists already, within the limit of what passes at once; its JSON does not.
-        let _held = store.data().account.reserve(lift::price(&value))?;
-        Ok(FunctionResult::of(value, ty))
+        let account = store.data().account.clone();
+        if lift::is_within(&value, &mut AT_ONCE.clone()) {
+            return Ok(FunctionResult::of(value, ty, &account, &AtomicBool::new(false))?.0);
+        }
+        let ty = ty.clone();
+        let stop = Stop::default();
+        let is_stopped = stop.0.clone();
+        let convert = move || FunctionResult::of(value, &ty, &account, &is_stopped);
+        let (result, _held) = tokio::task::spawn_blocking(convert).await??;
+        Ok(result)
     }
 
     fn bytes_out(done: &FunctionResult) -> u64 {
-        let mut length = Length(0);
-        if let Some(value) = &done.value {
-            // Writing to this never fails.
-            let _ = serde_json::to_writer(&mut length, value);
-        }
-        length.0
+        done.length
     }
 }
 
 impl FunctionResult {
-    fn of(value: Val, ty: &WitType) -> Self {
+    /// Converts a value. Returns the memory for it as well.
+    fn of(
+        value: Val,
+        ty: &WitType,
+        account: &MemoryAccount,
+        stop: &AtomicBool,
+    ) -> Result<(Self, Reservation), OutOfMemory> {
+        // The value exists already, within the limit of what passes at once; its JSON does not.
+        let held = account.reserve(lift::price(&value))?;
+        let mut result = Self::unmeasured(value, ty, stop);
+        let mut length = Length(0);
+        if let Some(value) = &result.value {
+            // Writing to this never fails.
+            let _ = serde_json::to_writer(&mut length, value);
+        }
+        result.length = length.0;
+        Ok((result, held))
+    }
+
+    fn unmeasured(value: Val, ty: &WitType, stop: &AtomicBool) -> Self {
         let of = |value: Option<Box<Val>>, ty: &Option<Box<WitType>>, is_error| Self {
             value: match (value, ty) {
-                (Some(value), Some(ty)) => Some(lift::json(*value, ty)),
+                (Some(value), Some(ty)) => Some(lift::json(*value, ty, stop)),
                 _ => None,
             },
+            length: 0,
             is_error,
             is_record: matches!(ty.as_deref(), Some(WitType::Record(_))),
         };
@@ -152,8 +184,9 @@ impl FunctionResult {
             (Val::Result(Err(value)), WitType::Result(_, err)) => of(value, err, true),
             (value, ty) => Self {
                 is_record: matches!(ty, WitType::Record(_)),
-                value: Some(lift::json(value, ty)),
+                value: Some(lift::json(value, ty, stop)),
                 is_error: false,
+                length: 0,
             },
         }
     }
@@ -165,6 +198,16 @@ impl FunctionResult {
             true => value,
             false => json!({ RESULT: value }),
         })
+    }
+}
+
+/// Stops a conversion when the call is dropped.
+#[derive(Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 

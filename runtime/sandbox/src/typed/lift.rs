@@ -1,5 +1,8 @@
 //! Conversion of results from values of the component model to JSON.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -7,6 +10,30 @@ use wasmtime::component::Val;
 
 use crate::typed::schema::MAX_SAFE_INTEGER;
 use crate::typed::wit_type::WitType;
+
+/// Takes a part of `left` for each part of a value. Returns false if they are too many.
+pub(crate) fn is_within(value: &Val, left: &mut usize) -> bool {
+    let own = match value {
+        Val::String(text) => 1 + text.len() / size_of::<Val>(),
+        Val::List(items) | Val::Tuple(items) => 1 + items.len(),
+        Val::Record(fields) => 1 + fields.len(),
+        Val::Flags(names) => 1 + names.len(),
+        _ => 1,
+    };
+    let Some(rest) = left.checked_sub(own) else {
+        return false;
+    };
+    *left = rest;
+    match value {
+        Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => true,
+        Val::List(items) | Val::Tuple(items) => items.iter().all(|item| is_within(item, left)),
+        Val::Record(fields) => fields.iter().all(|(_, field)| is_within(field, left)),
+        Val::Variant(_, Some(payload))
+        | Val::Option(Some(payload))
+        | Val::Result(Ok(Some(payload)) | Err(Some(payload))) => is_within(payload, left),
+        _ => true,
+    }
+}
 
 /// Returns the bytes of host memory that a value and its JSON take together, at most.
 pub(crate) fn price(value: &Val) -> u64 {
@@ -50,8 +77,8 @@ fn allocated(bytes: usize) -> u64 {
     if bytes == 0 { 0 } else { bytes as u64 + 16 }
 }
 
-/// Converts a value of this type.
-pub(crate) fn json(value: Val, ty: &WitType) -> Value {
+/// Converts a value of this type. Once `stop` is set, the rest of its lists is left out.
+pub(crate) fn json(value: Val, ty: &WitType, stop: &AtomicBool) -> Value {
     match (value, ty) {
         (Val::Bool(value), _) => value.into(),
         (Val::S8(value), _) => value.into(),
@@ -77,29 +104,31 @@ pub(crate) fn json(value: Val, ty: &WitType) -> Value {
                 .encode(items.into_iter().map(byte).collect::<Vec<u8>>())
                 .into()
         }
-        (Val::List(items), WitType::List(item)) => items.into_iter().map(|value| json(value, item)).collect(),
+        (Val::List(items), WitType::List(item)) => (items.into_iter())
+            .take_while(|_| !stop.load(Relaxed))
+            .map(|value| json(value, item, stop))
+            .collect(),
         (Val::Tuple(items), WitType::Tuple(types)) => (items.into_iter())
             .zip(types)
-            .map(|(value, ty)| json(value, ty))
+            .map(|(value, ty)| json(value, ty, stop))
             .collect(),
         (Val::Record(fields), WitType::Record(types)) => {
             let fields = fields.into_iter().zip(types);
             let fields: Map<String, Value> = fields
-                .map(|((name, value), (_, ty))| (name, json(value, ty)))
+                .map(|((name, value), (_, ty))| (name, json(value, ty, stop)))
                 .collect();
             fields.into()
         }
         (Val::Variant(name, payload), WitType::Variant(cases)) => {
-            let ty = cases.iter().find(|(case, _)| *case == name);
-            let ty = ty.and_then(|(_, ty)| ty.as_ref());
-            tagged(&name, payload, ty)
+            let ty = cases.get(&name).and_then(Option::as_ref);
+            tagged(&name, payload, ty, stop)
         }
         (Val::Result(result), WitType::Result(ok, err)) => match result {
-            Ok(payload) => tagged("ok", payload, ok.as_deref()),
-            Err(payload) => tagged("err", payload, err.as_deref()),
+            Ok(payload) => tagged("ok", payload, ok.as_deref(), stop),
+            Err(payload) => tagged("err", payload, err.as_deref(), stop),
         },
-        (Val::Option(Some(value)), WitType::Option(ty)) if ty.has_null() => json!([json(*value, ty)]),
-        (Val::Option(Some(value)), WitType::Option(ty)) => json(*value, ty),
+        (Val::Option(Some(value)), WitType::Option(ty)) if ty.has_null() => json!([json(*value, ty, stop)]),
+        (Val::Option(Some(value)), WitType::Option(ty)) => json(*value, ty, stop),
         (Val::Option(None), _) => Value::Null,
         (Val::Flags(names), _) => names.into(),
         // The engine returns only values of the type.
@@ -107,9 +136,9 @@ pub(crate) fn json(value: Val, ty: &WitType) -> Value {
     }
 }
 
-fn tagged(tag: &str, payload: Option<Box<Val>>, ty: Option<&WitType>) -> Value {
+fn tagged(tag: &str, payload: Option<Box<Val>>, ty: Option<&WitType>, stop: &AtomicBool) -> Value {
     match (payload, ty) {
-        (Some(payload), Some(ty)) => json!({ "tag": tag, "value": json(*payload, ty) }),
+        (Some(payload), Some(ty)) => json!({ "tag": tag, "value": json(*payload, ty, stop) }),
         _ => json!({ "tag": tag }),
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use indexmap::IndexSet;
 use serde_json::{Map, Value};
 use toolcell_core::ToolError;
 use toolcell_core::suggest::nearest;
@@ -158,14 +159,20 @@ impl Lower<'_> {
                 Val::Record(self.fields(fields, object, "field")?)
             }
             WitType::Variant(cases) => {
-                let (name, payload) =
-                    self.case(value, cases.iter().map(|(name, ty)| (name.as_str(), ty.as_ref())))?;
+                let names = || cases.keys().map(String::as_str);
+                let find = |name: &str| {
+                    let (name, ty) = cases.get_key_value(name)?;
+                    Some((name.as_str(), ty.as_ref()))
+                };
+                let (name, payload) = self.case(value, names, find)?;
                 self.charge(name.len())?;
                 Val::Variant(name.to_owned(), payload)
             }
             WitType::Result(ok, err) => {
                 let cases = [("ok", ok.as_deref()), ("err", err.as_deref())];
-                let (name, payload) = self.case(value, cases.into_iter())?;
+                let names = || ["ok", "err"].into_iter();
+                let find = |name: &str| cases.into_iter().find(|(case, _)| *case == name);
+                let (name, payload) = self.case(value, names, find)?;
                 Val::Result(match name {
                     "ok" => Ok(payload),
                     _ => Err(payload),
@@ -252,20 +259,23 @@ impl Lower<'_> {
     }
 
     /// Converts an object with a tag, and returns the tag and the value.
-    fn case<'a>(
+    fn case<'a, N>(
         &mut self,
         value: &Value,
-        cases: impl Iterator<Item = (&'a str, Option<&'a WitType>)> + Clone,
-    ) -> Result<(&'a str, Option<Box<Val>>), LowerError> {
+        names: impl Fn() -> N,
+        find: impl Fn(&str) -> Option<(&'a str, Option<&'a WitType>)>,
+    ) -> Result<(&'a str, Option<Box<Val>>), LowerError>
+    where
+        N: Iterator<Item = &'a str> + Clone,
+    {
         let object = (value.as_object()).ok_or_else(|| expected("an object with a `tag`", value))?;
-        let names = || cases.clone().map(|(name, _)| name);
         let Some(tag) = object.get("tag") else {
             let reason = format!("the `tag` is missing; {}", there_are(names()));
             return Err(LowerError::invalid(reason));
         };
         let at_tag = || Part::Name("tag".into());
         let tag = text(tag).map_err(|e| e.inside(at_tag))?;
-        let Some((name, ty)) = cases.clone().find(|(name, _)| *name == tag) else {
+        let Some((name, ty)) = find(tag) else {
             let reason = unknown_name(tag, names(), "case");
             return Err(LowerError::invalid(reason).inside(at_tag));
         };
@@ -291,9 +301,9 @@ impl Lower<'_> {
         Ok((name, Some(Box::new(payload))))
     }
 
-    fn name(&mut self, names: &[String], value: &Value, kind: &str) -> Result<String, LowerError> {
+    fn name(&mut self, names: &IndexSet<String>, value: &Value, kind: &str) -> Result<String, LowerError> {
         let name = text(value)?;
-        if !names.iter().any(|known| known == name) {
+        if !names.contains(name) {
             let names = names.iter().map(String::as_str);
             return Err(LowerError::invalid(unknown_name(name, names, kind)));
         }

@@ -15,6 +15,7 @@ mod tests;
 mod wit_type;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use toolcell_core::ToolName;
@@ -67,7 +68,7 @@ pub(crate) struct Function {
     function: String,
     index: ComponentExportIndex,
     parameters: Vec<(String, WitType)>,
-    result: Option<WitType>,
+    result: Option<Arc<WitType>>,
 }
 
 impl Functions {
@@ -178,7 +179,7 @@ impl Function {
             self.name.clone(),
             description,
             schema::of_parameters(&self.parameters).to_string(),
-            schema::of_result(self.result.as_ref()).map(|schema| schema.to_string()),
+            schema::of_result(self.result.as_deref()).map(|schema| schema.to_string()),
         )
     }
 }
@@ -253,7 +254,7 @@ impl Found<'_> {
             function: function.to_owned(),
             index,
             parameters,
-            result,
+            result: result.map(Arc::new),
         })
     }
 }

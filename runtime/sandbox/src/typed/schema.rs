@@ -16,6 +16,7 @@
 //! | `variant` | an object with `tag`, and `value` if the case has one |
 //! | `result` in another type | as a variant with the cases `ok` and `err` |
 
+use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 use toolcell_core::schema::{MAX_SCHEMA_BYTES, MAX_SCHEMA_ENTRIES};
 
@@ -101,9 +102,9 @@ pub(crate) fn of(ty: &WitType) -> Value {
         WitType::Variant(cases) => json!({
             "oneOf": cases.iter().map(|(name, ty)| case(name, ty.as_ref())).collect::<Vec<_>>(),
         }),
-        WitType::Enum(names) => json!({ "type": "string", "enum": names }),
+        WitType::Enum(names) => one_of(names),
         WitType::Flags(names) => json!({
-            "type": "array", "items": { "type": "string", "enum": names }, "uniqueItems": true,
+            "type": "array", "items": one_of(names), "uniqueItems": true,
         }),
         WitType::Option(ty) if ty.has_null() => nullable(of_tuple(std::iter::once(&**ty))),
         WitType::Option(ty) => nullable(of(ty)),
@@ -111,6 +112,10 @@ pub(crate) fn of(ty: &WitType) -> Value {
             "oneOf": [case("ok", ok.as_deref()), case("err", err.as_deref())],
         }),
     }
+}
+
+fn one_of(names: &IndexSet<String>) -> Value {
+    json!({ "type": "string", "enum": names.iter().collect::<Vec<_>>() })
 }
 
 fn integer(minimum: i64, maximum: i64) -> Value {

@@ -1,5 +1,6 @@
 //! Types of parameters and results, taken from a compiled component once.
 
+use indexmap::{IndexMap, IndexSet};
 use toolcell_core::schema::MAX_SCHEMA_BYTES;
 use wasmtime::component::Type;
 
@@ -42,9 +43,10 @@ pub(crate) enum WitType {
     List(Box<WitType>),
     Record(Vec<(String, WitType)>),
     Tuple(Vec<WitType>),
-    Variant(Vec<(String, Option<WitType>)>),
-    Enum(Vec<String>),
-    Flags(Vec<String>),
+    /// Found by name, as is each of the next two: a value can have many of them, and a type many names.
+    Variant(IndexMap<String, Option<WitType>>),
+    Enum(IndexSet<String>),
+    Flags(IndexSet<String>),
     Option(Box<WitType>),
     Result(Option<Box<WitType>>, Option<Box<WitType>>),
 }
@@ -161,7 +163,7 @@ impl WitType {
             Self::List(ty) | Self::Option(ty) => Box::new(std::iter::once(&**ty)),
             Self::Record(fields) => Box::new(fields.iter().map(|(_, ty)| ty)),
             Self::Tuple(types) => Box::new(types.iter()),
-            Self::Variant(cases) => Box::new(cases.iter().filter_map(|(_, ty)| ty.as_ref())),
+            Self::Variant(cases) => Box::new(cases.values().flatten()),
             Self::Result(ok, err) => Box::new(ok.iter().chain(err).map(|ty| &**ty)),
             _ => Box::new(std::iter::empty()),
         }
@@ -190,7 +192,7 @@ impl Room {
         Ok(name.to_owned())
     }
 
-    fn take_names<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<Vec<String>, Unsupported> {
+    fn take_names<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<IndexSet<String>, Unsupported> {
         names
             .map(|name| {
                 self.take_part()?;

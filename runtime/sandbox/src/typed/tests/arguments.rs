@@ -24,7 +24,7 @@ fn point() -> WitType {
 
 #[test]
 fn error_has_the_path_of_the_argument() {
-    let shape = WitType::Variant(vec![("dot".into(), None), ("points".into(), Some(list(point())))]);
+    let shape = WitType::Variant([("dot".into(), None), ("points".into(), Some(list(point())))].into());
     for (ty, value, message) in [
         (
             list(point()),
@@ -162,9 +162,9 @@ fn long_names_are_not_repeated() {
         assert_eq!(message.contains(&name), is_shown, "{message}");
     }
     let many: Vec<String> = (0..41).map(|i| format!("n{i}")).collect();
-    let message = refusal(WitType::Enum(many.clone()), json!("zzz"));
+    let message = refusal(WitType::Enum(many.iter().cloned().collect()), json!("zzz"));
     assert!(message.ends_with("`n39` and 1 more"), "{message}");
-    let message = refusal(WitType::Enum(many[..40].to_vec()), json!("zzz"));
+    let message = refusal(WitType::Enum(many[..40].iter().cloned().collect()), json!("zzz"));
     assert!(message.ends_with("`n39`"), "{message}");
 }
 

@@ -1,10 +1,13 @@
 //! Limits of the memory that results take in the host.
 
+use std::sync::atomic::AtomicBool;
+
 use serde_json::json;
 use toolcell_core::{Limit, Limits, Policy, Schema, ToolError};
+use wasmtime::component::Val;
 
 use super::{ECHO, WitType, call, echo, list, load, sandbox};
-use crate::typed::schema;
+use crate::typed::{lift, schema};
 use crate::typed::wit_type::{MAX_TYPE_DEPTH, Room};
 
 fn limited(limits: Limits) -> Policy {
@@ -64,6 +67,45 @@ async fn values_of_a_result_are_limited_before_they_are_made() {
     assert!(matches!(beyond, Err(ToolError::Limit { .. })), "{beyond:?}");
 }
 
+/// A million values take longer than the deadline on any machine, first to read and then to convert.
+#[tokio::test]
+async fn conversion_of_a_large_result_ends_at_the_deadline() {
+    let limits = Limits {
+        wall_ms: 5,
+        ..Limits::default()
+    };
+    let late = call_many(&many("", "bool", 1, 1), 1_000_000, limited(limits)).await;
+    let limit = Limit::WallTimeMs(5);
+    assert_eq!(late, Err(ToolError::Limit { limit }));
+}
+
+#[test]
+fn large_values_are_told_from_small_ones() {
+    let bools = |count| Val::List(vec![Val::Bool(true); count]);
+    let within = |value: &Val, mut left: usize| lift::is_within(value, &mut left);
+    // The list counts once, and each element as part of it and by itself.
+    assert!(within(&bools(10), 21));
+    assert!(!within(&bools(10), 20));
+    let text = Val::String("x".repeat(10 * size_of::<Val>()));
+    assert!(within(&text, 11));
+    assert!(!within(&text, 10));
+    let bytes = Val::List(vec![Val::U8(0); 10]);
+    assert!(within(&bytes, 11) && !within(&bytes, 10));
+    let nested = Val::Option(Some(Box::new(Val::Tuple(vec![bools(1), bools(1)]))));
+    assert!(within(&nested, 10) && !within(&nested, 9));
+}
+
+#[test]
+fn stopped_conversion_leaves_out_the_rest_of_lists() {
+    let value = Val::List(vec![Val::Bool(true); 3]);
+    let ty = list(WitType::Bool);
+    assert_eq!(
+        lift::json(value.clone(), &ty, &AtomicBool::new(false)),
+        json!([true, true, true])
+    );
+    assert_eq!(lift::json(value, &ty, &AtomicBool::new(true)), json!([]));
+}
+
 #[tokio::test]
 async fn memory_set_aside_for_a_result_is_not_in_the_receipt() {
     let component = load(&sandbox(), &many("", "u8", 1, 7)).await.unwrap();
@@ -92,10 +134,10 @@ async fn json_of_a_result_is_limited_by_the_output_limit() {
 #[tokio::test]
 async fn flags_of_a_result_count_with_their_names() {
     let names: Vec<String> = ('a'..='z').map(String::from).collect();
-    let weight = list(WitType::Flags(names.clone())).uncounted();
+    let weight = list(WitType::Flags(names.iter().cloned().collect())).uncounted();
     assert_eq!(weight, (40 + 26 * 56_u64).div_ceil(40 + 26));
     // Without a list there is only one of them.
-    assert_eq!(WitType::Flags(names.clone()).uncounted(), 1);
+    assert_eq!(WitType::Flags(names.iter().cloned().collect()).uncounted(), 1);
     let quoted: String = names.iter().map(|name| format!(" \"{name}\"")).collect();
     let definitions = format!("(type $d (flags{quoted})) (export $t \"t\" (type $d))");
     let text = many(&definitions, "$t", 4, 0xff);
@@ -337,7 +379,7 @@ async fn function_that_cannot_be_a_tool_leaves_the_others() {
 #[test]
 fn schema_of_the_deepest_types_is_accepted() {
     let wrap: [fn(WitType) -> WitType; 4] = [
-        |ty| WitType::Variant(vec![("c".into(), Some(ty))]),
+        |ty| WitType::Variant([("c".into(), Some(ty))].into()),
         |ty| WitType::Option(Box::new(ty)),
         |ty| WitType::Tuple(vec![ty]),
         |ty| WitType::Record(vec![("a".into(), ty)]),

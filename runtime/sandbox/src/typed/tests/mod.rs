@@ -4,6 +4,7 @@ mod limits;
 mod round_trip;
 mod schema;
 
+use indexmap::IndexSet;
 use serde_json::Value;
 use toolcell_core::{CallContext, CallResult, Policy, Tool, ToolCall, ToolError};
 
@@ -57,7 +58,7 @@ impl Definitions {
     /// Defines a type, and returns its name.
     fn define(&mut self, ty: &WitType) -> String {
         let names =
-            |names: &[String]| -> String { names.iter().map(|name| format!(" \"{name}\"")).collect() };
+            |names: &IndexSet<String>| -> String { names.iter().map(|name| format!(" \"{name}\"")).collect() };
         let definition = match ty {
             WitType::Bool => return "bool".into(),
             WitType::S8 => return "s8".into(),
@@ -153,7 +154,7 @@ async fn echo(ty: &WitType, policy: Policy, value: Value) -> Result<Value, ToolE
     Ok(result.structured.unwrap()["result"].clone())
 }
 
-fn named(names: &[&str]) -> Vec<String> {
+fn named(names: &[&str]) -> IndexSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 

@@ -84,7 +84,7 @@ fn schema_states_the_bounds_of_each_type() {
             }),
         ),
         (
-            WitType::Variant(vec![("off".into(), None), ("on".into(), Some(WitType::Bool))]),
+            WitType::Variant([("off".into(), None), ("on".into(), Some(WitType::Bool))].into()),
             json!({"oneOf": [
                 {
                     "type": "object", "properties": {"tag": {"const": "off"}},
@@ -122,7 +122,7 @@ fn result_is_described_as_an_object() {
     assert_eq!(wrapped["properties"]["result"], schema::of(&list(WitType::Bool)));
     assert_eq!(wrapped["required"], json!(["result"]));
     // An object that is no record.
-    let variant = WitType::Variant(vec![("a".into(), None)]);
+    let variant = WitType::Variant([("a".into(), None)].into());
     assert_eq!(
         of(&variant).unwrap()["properties"]["result"],
         schema::of(&variant)
