@@ -171,6 +171,7 @@ impl Sandbox {
             cells: Arc::new(CellRunner {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
+                lasting: Arc::new(Semaphore::new((slots / 2).max(1))),
                 memory: MemoryPool::new(options.memory),
                 files: FilePool::new(options.open_files),
                 buckets: options.buckets.clone(),

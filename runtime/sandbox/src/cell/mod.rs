@@ -46,6 +46,9 @@ pub(crate) struct CellRunner {
     pub(crate) engine: Engine,
     /// One permit for each slot of the pool; unlimited without a pool.
     pub(crate) slots: Arc<Semaphore>,
+    /// One permit for each slot that programs which run on may take at one time: half of them, so that the rest is left for
+    /// calls, which end.
+    pub(crate) lasting: Arc<Semaphore>,
     pub(crate) memory: MemoryPool,
     pub(crate) files: FilePool,
     /// Store of the guests' buckets, if any.

@@ -42,6 +42,9 @@ pub enum StartProgramError {
     /// The component is no program.
     #[error("it is no program: it does not export `wasi:cli/run`")]
     NotAProgram,
+    /// As many run as may at one time.
+    #[error("too many programs run: half of the cells are kept for calls; end one, or start fewer")]
+    TooMany,
     /// A binding of the policy is invalid or its secret has no value.
     #[error(transparent)]
     Binding(#[from] InvalidBinding),
@@ -77,10 +80,15 @@ impl Component {
         if !matches!(loaded.code, Code::Program(_)) {
             return Err(StartProgramError::NotAProgram);
         }
+        let lasting = loaded.base.cells.lasting.clone();
+        let lasting = lasting
+            .try_acquire_many_owned(loaded.base.footprint.slots)
+            .map_err(|_| StartProgramError::TooMany)?;
         let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
         let egress = loaded.base.egress(&policy, bound);
         let (stream, guest) = tokio::io::duplex(PROGRAM_BUFFER);
         let running = async move {
+            let _lasting = lasting;
             let Code::Program(pre) = &loaded.code else { return };
             let request = CellRequest {
                 pre,

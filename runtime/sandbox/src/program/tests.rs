@@ -431,3 +431,29 @@ async fn only_a_program_can_run_on() {
     );
     assert!(matches!(refused, Err(crate::StartProgramError::NotAProgram)));
 }
+
+#[tokio::test]
+async fn programs_that_run_on_leave_half_of_the_cells_to_calls() {
+    use tokio::io::AsyncReadExt as _;
+    let options = SandboxOptions {
+        slots: 4,
+        ..SandboxOptions::default()
+    };
+    let sandbox = Sandbox::new(options).unwrap();
+    let component = sandbox.load("echo.wasm", &module("end", ECHO)).await.unwrap();
+    let start = || {
+        let told = Arc::new(Told::default());
+        component.start_program(Arc::default(), &Secrets::default(), vec!["a".into()], told)
+    };
+    let (first, second) = (start().unwrap(), start().unwrap());
+    assert!(matches!(start(), Err(crate::StartProgramError::TooMany)));
+    let result = call(&component, Policy::default(), json!({})).await;
+    assert!(result.into_result().is_ok());
+    drop(first.cell);
+    let mut stream = first.stream;
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+    drop(second);
+    while start().is_err() {
+        tokio::task::yield_now().await;
+    }
+}

@@ -192,7 +192,10 @@ impl Room {
         Ok(name.to_owned())
     }
 
-    fn take_names<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<IndexSet<String>, Unsupported> {
+    fn take_names<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<IndexSet<String>, Unsupported> {
         names
             .map(|name| {
                 self.take_part()?;

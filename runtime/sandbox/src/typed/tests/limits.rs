@@ -7,8 +7,8 @@ use toolcell_core::{Limit, Limits, Policy, Schema, ToolError};
 use wasmtime::component::Val;
 
 use super::{ECHO, WitType, call, echo, list, load, sandbox};
-use crate::typed::{lift, schema};
 use crate::typed::wit_type::{MAX_TYPE_DEPTH, Room};
+use crate::typed::{lift, schema};
 
 fn limited(limits: Limits) -> Policy {
     Policy {

@@ -57,8 +57,9 @@ struct Definitions {
 impl Definitions {
     /// Defines a type, and returns its name.
     fn define(&mut self, ty: &WitType) -> String {
-        let names =
-            |names: &IndexSet<String>| -> String { names.iter().map(|name| format!(" \"{name}\"")).collect() };
+        let names = |names: &IndexSet<String>| -> String {
+            names.iter().map(|name| format!(" \"{name}\"")).collect()
+        };
         let definition = match ty {
             WitType::Bool => return "bool".into(),
             WitType::S8 => return "s8".into(),
