@@ -1,5 +1,9 @@
 //! `toolcell tool new` and `toolcell tool build`, without the toolchains of other languages: those are in `sdk/conformance`.
 
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
 use crate::support::cli_user::User;
 
 const LANGUAGES: [&str; 8] = ["rust", "js", "ts", "python", "c", "cpp", "zig", "go"];
@@ -142,6 +146,47 @@ fn output_that_is_no_tool_replaces_nothing() {
     std::os::unix::fs::symlink(user.home(), user.work().join("calc/build")).unwrap();
     let seen = user.run(&["tool", "build", "calc"]).ended(2);
     assert!(seen.stderr.contains("is not a directory"), "{}", seen.stderr);
+}
+
+/// True while a process runs. One that has ended stays as a zombie where nothing waits for orphans.
+fn runs(pid: &str) -> bool {
+    let id = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    test_kill_process(id).is_ok() && !state.contains(") Z ")
+}
+
+#[test]
+fn what_a_compiler_has_started_ends_with_the_build() {
+    let user = User::new();
+    user.run(&["tool", "new", "calc", "--lang", "c"]).ended(0);
+    let child = user.work().join("child");
+    let started = || loop {
+        let pid = std::fs::read_to_string(&child).unwrap_or_default();
+        if pid.ends_with('\n') {
+            std::fs::remove_file(&child).unwrap();
+            return pid.trim().to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // It leaves a process that has its output.
+    let leaves = format!("sleep 600 & echo $! > {}; exit 1", child.display());
+    program(&user, "calc/.venv/bin/zig", &leaves);
+    user.run(&["tool", "build", "calc"]).ended(1);
+    let left = started();
+    while runs(&left) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // It runs when the build is to end.
+    program(&user, "calc/.venv/bin/zig", &leaves.replace("exit 1", "wait"));
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 130)] {
+        let mut build = user.command(&["tool", "build", "calc"]).spawn().unwrap();
+        let running = started();
+        kill_process(Pid::from_child(&build), signal).unwrap();
+        assert_eq!(build.wait().unwrap().code(), Some(code));
+        while runs(&running) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 #[test]

@@ -275,4 +275,7 @@ fn lock_holds_the_bytes_and_grants_of_a_server_in_a_cell() {
     let other = [server(), vec![0, 2, 1, b'x']].concat();
     user.file("server.wasm", other);
     user.run_script(&["--tool", "box", "--locked"]).ended(4);
+    let seen = user.run_script(&["--tool", "box"]).ended(0);
+    let warning = "warning: the component of the MCP server `box`, or what is granted to it, changed";
+    assert!(seen.stderr.contains(warning), "{}", seen.stderr);
 }

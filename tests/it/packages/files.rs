@@ -247,6 +247,18 @@ fn package_that_was_lost_can_be_repaired() {
     user.run(&[&update[..], &["--accept", &digest]].concat()).ended(0);
     assert_eq!(configuration(&user), added);
     user.run(&call).ended(0);
+    // An agent has it.
+    user.configure(&format!(
+        "{added}\n[agents.helper]\ndescription = \"Helps\"\ntools = [\"tool\"]\n"
+    ));
+    let seen = user.run(&["tool", "remove", "tool"]).ended(0);
+    assert!(
+        seen.stderr.contains("the agent `helper` still has the tool"),
+        "{}",
+        seen.stderr
+    );
+    user.configure("");
+    user.run(&["tool", "add", "tool.wasm"]).ended(0);
     // The list has lost it.
     let list = user.home().join(".local/share/toolcell/packages/packages.json");
     std::fs::remove_file(list).unwrap();

@@ -4,12 +4,15 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
 
 use super::manifest::Manifest;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::ui::interrupt::Interrupts;
 use crate::ui::render::Console;
 use crate::ui::terminal::{Own, Text, text};
 
@@ -29,6 +32,8 @@ pub(crate) struct BuildContext<'a> {
     /// Directory of the tool.
     pub(crate) dir: &'a Path,
     pub(crate) manifest: &'a Manifest,
+    /// Signals end a program that runs, and what it has started.
+    pub(crate) interrupts: Interrupts,
 }
 
 /// Program of a toolchain.
@@ -149,11 +154,23 @@ impl BuildContext<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
+            .process_group(0)
             .spawn()
             .map_err(|error| failed().because(error))?;
+        let group = Group::of(&child);
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        let (out, err, status) = tokio::join!(end_of(out), end_of(err), child.wait());
+        let ended = async {
+            let status = child.wait().await;
+            // What the program leaves behind would keep its output open.
+            drop(group);
+            status
+        };
+        let stop = CancellationToken::new();
+        let _guard = self.interrupts.end_next(stop.clone());
+        let run = async { tokio::join!(end_of(out), end_of(err), ended) };
+        let Some((out, err, status)) = stop.run_until_cancelled(run).await else {
+            return Err(Failure::new(Exit::Cancelled, "the build was cancelled"));
+        };
         let status = status.map_err(|error| failed().because(error))?;
         if status.success() {
             return Ok(());
@@ -173,6 +190,24 @@ impl Program {
     pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
         self.variables.push((name, value));
         self
+    }
+}
+
+/// Process group of a program. Dropping it ends the program and what it has started.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(leader: &Child) -> Self {
+        let pid = leader.id().and_then(|id| i32::try_from(id).ok());
+        Self(pid.and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 

@@ -161,8 +161,19 @@ impl Servers {
             let mut withheld: BTreeSet<String> = BTreeSet::new();
             let mut warnings = Vec::new();
             for Difference { tool, what, lines } in locked.differences(&LockedServer::of(running)) {
-                // A changed command is what the user wrote.
-                let Some(tool) = tool else { continue };
+                let Some(tool) = tool else {
+                    // A changed command is what the user wrote; the bytes of a component change by themselves.
+                    if running.is_in_cell() {
+                        let warning = text!(
+                            "warning: the component of the MCP server `{}`, or what is granted to it, changed since `{}` was written; --locked refuses it",
+                            running.settings.name,
+                            Own(lock::FILE)
+                        );
+                        let lines = lines.into_iter().map(|line| text!("  {}", line));
+                        warnings.push(once(warning).chain(lines).collect());
+                    }
+                    continue;
+                };
                 let warning = text!(
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {} since `{}` was written",
                     tool,

@@ -392,7 +392,7 @@ mod tests {
             json!({"items": {"allOf": used}, "$defs": {"all": {"oneOf": named}}})
         };
         assert_eq!(bounded(&schema(300), &json!([1])).map(drop), Ok(()));
-        assert_eq!(bounded(&schema(8_000), &json!([1])), Err(TooMuchWork));
+        assert_eq!(bounded(&schema(4_000), &json!([1])), Err(TooMuchWork));
         let list = Value::Array(vec![Value::Null; 300]);
         assert_eq!(bounded(&schema(300), &list).map(drop), Ok(()));
     }
@@ -401,7 +401,7 @@ mod tests {
     fn long_reference_is_looked_up_once() {
         // At 60,000 bytes for each of the items it would be minutes.
         let schema = json!({"items": {"$ref": format!("#/{}", "a/".repeat(30_000))}});
-        let list = Value::Array(vec![Value::Null; 400_000]);
+        let list = Value::Array(vec![Value::Null; 40_000]);
         assert_eq!(bounded(&schema, &list).map(drop), Ok(()));
     }
 

@@ -16,6 +16,7 @@ use crate::config::units::Bytes;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::ui::interrupt::Interrupts;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::{Own, Shown, text};
@@ -62,6 +63,7 @@ impl Build {
             console,
             dir: &dir,
             manifest: &manifest,
+            interrupts: Interrupts::watch(console.clone()),
         };
         if !self.json {
             let language = Own(manifest.language.title());

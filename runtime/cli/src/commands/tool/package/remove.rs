@@ -51,6 +51,14 @@ impl Remove {
         store.remove(&self.name).map_err(unusable_store)?;
         store.collect_garbage().map_err(unusable_store)?;
         console.note("removed");
+        for agent in agents_with(&new, &self.name) {
+            console.note(text!(
+                "warning: the agent `{}` still has the tool `{}` and cannot be used: remove it from `tools` of `{}`",
+                agent,
+                self.name,
+                format!("[agents.{agent}]")
+            ));
+        }
         Ok(Exit::Ok)
     }
 }
@@ -60,4 +68,19 @@ fn component(configuration: &str, name: &str) -> Option<PathBuf> {
     let configuration: toml::Table = configuration.parse().ok()?;
     let path = configuration.get(SECTION)?.get(name)?.get("component")?;
     path.as_str().map(PathBuf::from)
+}
+
+/// Agents of a configuration that have a tool.
+fn agents_with(configuration: &str, name: &str) -> Vec<String> {
+    let configuration: toml::Table = configuration.parse().unwrap_or_default();
+    let agents = configuration.get("agents").and_then(toml::Value::as_table);
+    let has = |agent: &toml::Value| {
+        let tools = agent.get("tools").and_then(toml::Value::as_array);
+        tools.is_some_and(|tools| tools.iter().any(|tool| tool.as_str() == Some(name)))
+    };
+    let agents = agents.into_iter().flatten();
+    agents
+        .filter(|(_, agent)| has(agent))
+        .map(|(agent, _)| agent.clone())
+        .collect()
 }
