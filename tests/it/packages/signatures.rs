@@ -40,6 +40,18 @@ fn pinned_package_must_be_signed_now_and_at_updates() {
     assert_eq!((configuration(&user).as_str(), stored(&user).len()), ("", 0));
     give(&publisher, &user, &one);
     user.run(&add).ended(0);
+    let seen = user.run(&["tool", "inspect", "tool"]).ended(0);
+    let key = publisher.run(&["key", "list"]).ended(0).stdout;
+    let key = key
+        .split_whitespace()
+        .find(|word| word.starts_with("ed25519:"))
+        .unwrap();
+    for line in [
+        "/work/tool.wasm\n",
+        &format!("signed by {key}, as each update must be"),
+    ] {
+        assert!(seen.stdout.contains(line), "{line}: {}", seen.stdout);
+    }
 
     // The key stays pinned, whatever becomes of the ring.
     user.run(&["key", "remove", "them"]).ended(0);

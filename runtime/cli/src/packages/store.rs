@@ -178,6 +178,15 @@ fn component(directory: &Path, digest: Digest) -> PathBuf {
     directory.join(COMPONENTS).join(format!("{}.wasm", digest.hex()))
 }
 
+/// Returns the package of a configured component, if it is one, as it was added. The list is replaced as a whole, so that
+/// reading it needs no lock.
+pub(crate) fn package_at(name: &str, path: &Path, environment: &Environment) -> Option<Package> {
+    let digest = digest_at(path, environment)?;
+    let packages: Vec<Package> = read_list(&directory(environment)?.join(LIST)).ok()?;
+    let mut packages = packages.into_iter();
+    packages.find(|package| package.name == name && package.digest == digest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

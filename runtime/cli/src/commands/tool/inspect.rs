@@ -17,6 +17,7 @@ use crate::config::{self, ComponentSource, Overrides, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
+use crate::packages::store::{Package, package_at};
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::held::Holding;
@@ -86,6 +87,8 @@ pub(super) struct Report<'a> {
     settings: &'a ToolSettings,
     inspected: &'a Inspected,
     source: String,
+    /// Package that it is, with its origin and publisher.
+    package: Option<Package>,
     grants: Vec<String>,
     denied: Vec<String>,
     warnings: Vec<String>,
@@ -111,6 +114,10 @@ impl<'a> Report<'a> {
         Self {
             settings,
             inspected,
+            package: match &settings.component {
+                ComponentSource::Shipped(_) => None,
+                ComponentSource::File(path) => package_at(&settings.name, &path.value, environment),
+            },
             source: match &settings.component {
                 ComponentSource::Shipped(_) => "built in".into(),
                 ComponentSource::File(path) => environment.shown(&path.value),
@@ -181,6 +188,9 @@ impl<'a> Report<'a> {
         if let Some(hook) = self.hook() {
             json["hook"] = json!(hook);
         }
+        if let Some(package) = &self.package {
+            json["package"] = json!({ "origin": package.origin, "publisher": package.publisher });
+        }
         json
     }
 
@@ -192,6 +202,13 @@ impl<'a> Report<'a> {
         out.line(text!("  {}, {}", Shown(&self.source), Bytes(identity.size())))?;
         out.styled(FAINT, text!("{}", identity.digest()))?;
         out.end_line()?;
+        if let Some(package) = &self.package {
+            out.line(text!("package {}", Shown(&package.origin)))?;
+            match &package.publisher {
+                Some(key) => out.line(text!("signed by {}, as each update must be", key.to_string()))?,
+                None => out.line("not bound to a key: an update shows its differences")?,
+            }
+        }
 
         out.end_line()?;
         for sentence in self.can() {
