@@ -42,7 +42,10 @@ pub use elicitation::{
     MAX_FIELDS,
 };
 pub use error::ServerError;
-pub use http::{MAX_STREAM_BYTES, Remote, RemoteError, check_header_name, check_url};
+pub use http::{
+    Challenge, MAX_CHALLENGE_BYTES, MAX_STREAM_BYTES, Refused, Remote, RemoteError, TokenSource,
+    check_header_name, check_url,
+};
 pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
 pub use message::MAX_REQUEST_ID;
 pub use pending::MAX_UNSOLICITED;

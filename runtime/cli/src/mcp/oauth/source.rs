@@ -1,0 +1,173 @@
+//! Tokens for the requests to a server: those of the last login, refreshed when they end.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use toolcell_core::BoxFuture;
+use toolcell_mcp::client::TokenSource;
+use url::Url;
+
+use super::client::OwnClient;
+use super::fetch::Fetcher;
+use super::store::TokenStore;
+use super::token::{Tokens, scopes};
+
+/// Code of the answer to a refresh token that does not count any more (RFC 6749, section 5.2).
+const INVALID_GRANT: &str = "invalid_grant";
+
+/// Tokens that the user has obtained by a login.
+#[derive(Clone)]
+pub(crate) struct StoredTokens(Arc<Shared>);
+
+struct Shared {
+    store: TokenStore,
+    fetcher: Fetcher,
+    client: OwnClient,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Tokens in use; `None` until the server asks for one.
+    tokens: Option<Tokens>,
+    /// Access token that the server refused although it was a new one: it is not refreshed for ever.
+    refused: Option<String>,
+}
+
+impl StoredTokens {
+    /// Tokens of a place. `issuer` is the authorization server that the user named.
+    pub(crate) fn new(store: TokenStore, issuer: Option<&str>, client: OwnClient) -> Option<Self> {
+        let server = Url::parse(store.server()).ok()?;
+        let issuer = issuer.and_then(|issuer| Url::parse(issuer).ok());
+        Some(Self(Arc::new(Shared {
+            fetcher: Fetcher::new(&server, issuer.as_ref()),
+            store,
+            client,
+            state: Mutex::default(),
+        })))
+    }
+
+    /// Runs work to its end, also if the request that waits for it is cancelled: a refresh token counts once, and its successor
+    /// must not be lost.
+    async fn to_the_end<T: Send + 'static>(
+        work: impl Future<Output = Option<T>> + Send + 'static,
+    ) -> Option<T> {
+        tokio::spawn(work).await.ok().flatten()
+    }
+}
+
+impl Shared {
+    async fn renewed(&self, refused: Option<String>) -> Option<String> {
+        let mut state = self.state.lock().await;
+        let is_refused = |tokens: &Tokens| refused.as_ref() == Some(&tokens.access_token);
+        // Another request may have renewed it.
+        if let Some(tokens) = state.tokens.as_ref().filter(|tokens| !is_refused(tokens)) {
+            return Some(tokens.access_token.clone());
+        }
+        if refused.is_some() && state.refused == refused {
+            return None;
+        }
+        let stored = match self.store.load().await {
+            Ok(stored) => stored?,
+            Err(failure) => {
+                tracing::warn!(server = self.store.name(), error = %failure, "tokens could not be read");
+                return None;
+            }
+        };
+        // So may another process.
+        if !is_refused(&stored) && stored.is_current() {
+            let token = stored.access_token.clone();
+            state.tokens = Some(stored);
+            return Some(token);
+        }
+        let tokens = self.refresh(stored).await?;
+        let token = tokens.access_token.clone();
+        if refused.is_some() {
+            // One refresh after a refusal: the next one is for the user.
+            state.refused = Some(token.clone());
+        }
+        state.tokens = Some(tokens);
+        Some(token)
+    }
+
+    async fn refresh(&self, stored: Tokens) -> Option<Tokens> {
+        match stored.refresh(&self.fetcher, &self.client).await {
+            Ok(tokens) => {
+                if let Err(failure) = self.store.save(&tokens).await {
+                    tracing::warn!(server = self.store.name(), error = %failure, "tokens could not be kept");
+                }
+                Some(tokens)
+            }
+            Err(error) => {
+                tracing::info!(server = self.store.name(), error = %error.reason, "a token was not refreshed");
+                if error.code.as_deref() != Some(INVALID_GRANT) {
+                    return None;
+                }
+                // Another process may have used the refresh token a moment ago, and kept its successor.
+                let again = self.store.load().await.ok().flatten()?;
+                (again.access_token != stored.access_token && again.is_current()).then_some(again)
+            }
+        }
+    }
+
+    async fn current(&self) -> Option<String> {
+        let mut state = self.state.lock().await;
+        let tokens = state.tokens.as_ref()?;
+        if tokens.is_current() {
+            return Some(tokens.access_token.clone());
+        }
+        // Without a successor the old one is sent, and the server decides.
+        let old = tokens.access_token.clone();
+        let Some(tokens) = self.refresh(tokens.clone()).await else {
+            return Some(old);
+        };
+        let token = tokens.access_token.clone();
+        state.tokens = Some(tokens);
+        Some(token)
+    }
+
+    async fn lacks(&self, scope: String) {
+        let mut state = self.state.lock().await;
+        let (Some(tokens), Ok(wanted)) = (&mut state.tokens, scopes(&scope)) else {
+            return;
+        };
+        let lacking = wanted.join(" ");
+        if tokens.lacking.as_deref() == Some(&lacking) {
+            return;
+        }
+        tokens.lacking = Some(lacking);
+        if let Err(failure) = self.store.save(tokens).await {
+            tracing::warn!(server = self.store.name(), error = %failure, "scopes could not be kept");
+        }
+    }
+}
+
+impl TokenSource for StoredTokens {
+    fn current(&self) -> BoxFuture<'_, Option<String>> {
+        let shared = self.0.clone();
+        Box::pin(Self::to_the_end(async move { shared.current().await }))
+    }
+
+    fn renewed<'a>(&'a self, refused: Option<&'a str>) -> BoxFuture<'a, Option<String>> {
+        let (shared, refused) = (self.0.clone(), refused.map(str::to_owned));
+        Box::pin(Self::to_the_end(async move { shared.renewed(refused).await }))
+    }
+
+    fn lacks<'a>(&'a self, scope: &'a str) -> BoxFuture<'a, ()> {
+        let (shared, scope) = (self.0.clone(), scope.to_owned());
+        Box::pin(async move { shared.lacks(scope).await })
+    }
+
+    fn hint(&self) -> String {
+        format!(
+            "log in, and try again: toolcell mcp login {}",
+            self.0.store.name()
+        )
+    }
+}
+
+impl std::fmt::Debug for StoredTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StoredTokens({})", self.0.store.name())
+    }
+}
