@@ -9,6 +9,7 @@
 //! | a server: started, restarted, its tools and calls | `server` |
 //! | its process and the group of it | `process` |
 //! | requests over HTTP, sessions, events | `http` |
+//! | access tokens of a server over HTTP, which the embedder supplies | `http/authorization` |
 //! | one connection: requests, answers, and unsolicited messages | `link`, `pending`, `message` |
 //! | messages between the requests, over HTTP from streams of their own | `link/listening` |
 //! | negotiation of the version, lists of tools | `session` |

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 /// A request.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    pub(super) method: String,
     pub(super) path: String,
     pub(super) token: Option<String>,
     pub(super) body: String,
@@ -220,7 +219,7 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     let mut line = String::new();
     stream.read_line(&mut line).ok()?;
     let mut words = line.split(' ').map(str::to_owned);
-    let (method, path) = (words.next()?, words.next()?);
+    let path = words.nth(1)?;
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -236,7 +235,6 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body).ok()?;
     Some(Asked {
-        method,
         path,
         token: headers.get("authorization").cloned(),
         body: String::from_utf8(body).unwrap(),

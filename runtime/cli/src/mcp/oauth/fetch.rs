@@ -230,3 +230,56 @@ fn error_of(answer: &Answer) -> Option<(String, Option<String>)> {
     let text = |name: &str| error[name].as_str().map(str::to_owned);
     Some((text("error")?, text("error_description")))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn document_that_never_ends_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();
+        tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{")
+                    .await;
+                held.push(stream);
+            }
+        });
+        let fetcher = Fetcher::new(&url, None).within(Duration::from_millis(200));
+        let failed = fetcher.document::<Value>(&url).await.unwrap_err().plain();
+        assert!(failed.contains("it was not complete after"), "{failed}");
+    }
+
+    #[test]
+    fn addresses_of_others_are_reached_over_tls() {
+        let fetcher = |server| Fetcher::new(&Url::parse(server).unwrap(), None);
+        let (far, here) = (
+            fetcher("https://mcp.example/mcp"),
+            fetcher("http://127.0.0.1:1/mcp"),
+        );
+        let most = "https://a.example/".len();
+        let long = |size: usize| format!("https://a.example/{}", "x".repeat(size - most));
+        for (written, of_far, of_here) in [
+            ("https://a.example/x?y", true, true),
+            ("http://127.0.0.1:2/x", false, true),
+            ("http://localhost:2/x", false, true),
+            ("http://a.example/x", false, false),
+            ("http://10.0.0.1/x", false, false),
+            ("javascript:alert(1)", false, false),
+            ("https://u@a.example/", false, false),
+            ("https://a.example/#x", false, false),
+            ("", false, false),
+            (&long(super::super::MAX_TEXT_BYTES), true, true),
+            (&long(super::super::MAX_TEXT_BYTES + 1), false, false),
+        ] {
+            assert_eq!(far.address(written).is_ok(), of_far, "{written}");
+            assert_eq!(here.address(written).is_ok(), of_here, "{written}");
+        }
+    }
+}

@@ -259,3 +259,84 @@ fn random() -> Result<String, Reason> {
         .map_err(|_| Reason::from("the system has no random numbers"))?;
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::oauth::client::AuthMethod;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn authorization() -> AuthorizationServer {
+        AuthorizationServer {
+            issuer: "https://a.example".into(),
+            authorization_endpoint: url("https://a.example/authorize"),
+            token_endpoint: url("https://a.example/token"),
+            registration_endpoint: None,
+            auth_methods: Vec::new(),
+            reads_client_documents: false,
+            answers_have_issuer: false,
+            has_offline_access: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn login_ends_without_an_answer() {
+        let server = url("https://mcp.example/mcp");
+        let login = Login {
+            fetcher: Fetcher::new(&server, None),
+            server: server.clone(),
+            resource: server.to_string(),
+            authorization: authorization(),
+            client: Client {
+                id: "c".into(),
+                secret: None,
+                method: AuthMethod::None,
+            },
+            own: OwnClient::default(),
+            scopes: Vec::new(),
+            verifier: random().unwrap(),
+            callback: Callback::open("state").await.unwrap(),
+            url: server,
+        };
+        let redirect = url(&login.callback.redirect);
+        let reason = login.finish(Duration::from_millis(20)).await.unwrap_err();
+        assert!(reason.plain().contains("no answer of the browser came"));
+        // The port is closed.
+        let address = ("127.0.0.1", redirect.port().unwrap());
+        while tokio::net::TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn scopes_of_a_login_are_limited_in_number() {
+        let resource = Resource::named(&url("https://mcp.example/mcp"), "https://a.example");
+        let of = |count: usize, authorization: &AuthorizationServer| {
+            let scopes: Vec<String> = (0..count).map(|number| format!("s{number}")).collect();
+            let wishes = Wishes {
+                challenge: Challenge {
+                    scope: Some(scopes.join(" ")),
+                    ..Challenge::default()
+                },
+                ..Wishes::default()
+            };
+            wanted(&wishes, &resource, authorization).map(|scopes| scopes.len())
+        };
+        let mut authorization = authorization();
+        assert_eq!(of(MAX_SCOPES, &authorization).unwrap(), MAX_SCOPES);
+        assert!(of(MAX_SCOPES + 1, &authorization).is_err());
+        authorization.has_offline_access = true;
+        assert!(of(MAX_SCOPES, &authorization).is_err());
+    }
+
+    #[test]
+    fn random_values_differ_and_fit_pkce() {
+        let (first, second) = (random().unwrap(), random().unwrap());
+        assert_ne!(first, second);
+        // RFC 7636, section 4.1: 43 to 128 characters.
+        assert_eq!(first.len(), 43);
+    }
+}

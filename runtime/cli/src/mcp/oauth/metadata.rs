@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use url::Url;
 
-use super::Reason;
 use super::fetch::Fetcher;
+use super::{MAX_TEXT_BYTES, Reason};
 use crate::ui::terminal::{ShownUrl, Text, text};
 
 /// Maximum number of entries of a list in a document that count.
@@ -136,6 +136,9 @@ fn of_server(fetcher: &Fetcher, server: &Url, named: &str) -> Result<Url, Reason
 
 /// True if an identifier is that of the server, or of a path above it.
 fn is_of(resource: &str, server: &Url) -> bool {
+    if resource.len() > MAX_TEXT_BYTES {
+        return false;
+    }
     let Ok(resource) = Url::parse(resource) else {
         return false;
     };
@@ -277,6 +280,13 @@ mod tests {
         ] {
             assert!(is_of(own, &server), "{own}");
         }
+        let long = url(&format!("https://mcp.example/{}", "x".repeat(MAX_TEXT_BYTES)));
+        let above = |size: usize| long.as_str()[..size].to_owned();
+        assert!(!is_of(
+            &above(MAX_TEXT_BYTES + 1),
+            &url(&above(MAX_TEXT_BYTES + 1))
+        ));
+        assert!(is_of(&above(MAX_TEXT_BYTES), &url(&above(MAX_TEXT_BYTES))));
         for other in [
             "https://mcp.example/a/mc",
             "https://mcp.example/a/mcp/more",

@@ -59,6 +59,9 @@ pub(super) const POST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a session is ended.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Maximum number of times that a request is sent again with another token: the one that is kept, and the one after it.
+const MAX_RENEWALS: usize = 2;
+
 /// Method of HTTP that opens a stream of messages.
 const LISTEN: &str = "GET";
 
@@ -303,14 +306,21 @@ impl Endpoint {
         let again = request.try_clone();
         let (request, mut token) = self.with_token(request).await;
         let mut response = exchange(request).await?;
-        if let (StatusCode::UNAUTHORIZED, Some(tokens), Some(request)) =
-            (response.status(), self.remote.tokens(), again)
-            && let Some(renewed) = tokens.source.renewed(token.as_deref()).await
-            && let Some(header) = tokens.header(&renewed)
-        {
-            // The request was refused, so it had no effect.
-            response = exchange(request.header(AUTHORIZATION, header)).await?;
-            token = Some(renewed);
+        if let (Some(tokens), Some(again)) = (self.remote.tokens(), again) {
+            for _ in 0..MAX_RENEWALS {
+                if response.status() != StatusCode::UNAUTHORIZED {
+                    break;
+                }
+                // The request was refused, so it had no effect.
+                let Some(renewed) = tokens.source.renewed(token.as_deref()).await else {
+                    break;
+                };
+                let (Some(header), Some(request)) = (tokens.header(&renewed), again.try_clone()) else {
+                    break;
+                };
+                response = exchange(request.header(AUTHORIZATION, header)).await?;
+                token = Some(renewed);
+            }
         }
         let status = response.status();
         if status.is_success() {
