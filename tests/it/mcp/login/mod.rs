@@ -9,12 +9,16 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdout};
 
+#[cfg(target_os = "linux")]
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use url::Url;
 
 use self::site::{Asked, Site, access};
 use crate::mcp_client::{NO_FLOW, result};
 use crate::support::cli_user::{Seen, User};
+#[cfg(target_os = "linux")]
+use crate::support::pty::Terminal;
 
 /// Configuration with a server that keeps its tokens in a file.
 fn configure(user: &User, site: &Site, more: &str) {
@@ -275,4 +279,47 @@ fn tokens_need_a_keyring_or_a_file_and_no_tool_reads_it() {
         "{}",
         read.stderr
     );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn browser_is_opened_at_a_terminal_unless_it_is_unwanted() {
+    let site = Site::start(|_, _| None);
+    let mut user = User::new();
+    user.file(
+        "bin/xdg-open",
+        "#!/bin/sh\nprintf '%s' \"$1\" >\"$0.new\"\nmv \"$0.new\" \"$0.address\"\n",
+    );
+    let program = user.work().join("bin/xdg-open");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", user.work().join("bin").display());
+    user.var("PATH", &path);
+    configure(&user, &site, "");
+    let opened = program.with_extension("address");
+    let begin = |flags: &[&str]| {
+        let command = [&["mcp", "login", "srv"][..], flags].concat();
+        let mut terminal = Terminal::start(&user, &command, "xterm", 200, 50);
+        terminal.wait_for("&scope=read");
+        terminal
+    };
+    // A signal ends the login, and nothing is kept.
+    let mut terminal = begin(&["--no-browser"]);
+    terminal.signal(Signal::INT);
+    assert_eq!(terminal.end(), Some(130));
+    assert!(!opened.exists());
+    let mut terminal = begin(&[]);
+    let begun = std::time::Instant::now();
+    while !opened.exists() {
+        assert!(begun.elapsed().as_secs() < 60);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let address = std::fs::read_to_string(&opened).unwrap();
+    assert!(
+        address.starts_with(&format!("{}/authorize?", site.origin)),
+        "{address}"
+    );
+    assert!(terminal.seen.contains("you log in at"), "{}", terminal.seen);
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.end(), Some(130));
+    assert!(!user.home().join(".config/toolcell/tokens.json").exists());
 }

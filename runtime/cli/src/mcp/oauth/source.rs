@@ -1,6 +1,7 @@
 //! Tokens for the requests to a server: those of the last login, refreshed when they end.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use toolcell_core::BoxFuture;
@@ -14,6 +15,10 @@ use super::token::{Tokens, scopes};
 
 /// Code of the answer to a refresh token that does not count any more (RFC 6749, section 5.2).
 const INVALID_GRANT: &str = "invalid_grant";
+
+/// Age of a token that replaced a refused one, below which it is not replaced as well: a server that refuses every token is not
+/// one whose tokens end.
+const REFRESH_PAUSE: Duration = Duration::from_secs(60);
 
 /// Tokens that the user has obtained by a login.
 #[derive(Clone)]
@@ -30,8 +35,8 @@ struct Shared {
 struct State {
     /// Tokens in use; `None` until the server asks for one.
     tokens: Option<Tokens>,
-    /// Access token that the server refused although it was a new one: it is not refreshed for ever.
-    refused: Option<String>,
+    /// Access token that was issued after the server had refused the one before, and the time of that.
+    refreshed: Option<(String, Instant)>,
 }
 
 impl StoredTokens {
@@ -64,7 +69,10 @@ impl Shared {
         if let Some(tokens) = state.tokens.as_ref().filter(|tokens| !is_refused(tokens)) {
             return Some(tokens.access_token.clone());
         }
-        if refused.is_some() && state.refused == refused {
+        let is_new = |(token, time): &(String, Instant)| {
+            refused.as_ref() == Some(token) && time.elapsed() < REFRESH_PAUSE
+        };
+        if state.refreshed.as_ref().is_some_and(is_new) {
             return None;
         }
         let stored = match self.store.load().await {
@@ -83,8 +91,7 @@ impl Shared {
         let tokens = self.refresh(stored).await?;
         let token = tokens.access_token.clone();
         if refused.is_some() {
-            // One refresh after a refusal: the next one is for the user.
-            state.refused = Some(token.clone());
+            state.refreshed = Some((token.clone(), Instant::now()));
         }
         state.tokens = Some(tokens);
         Some(token)

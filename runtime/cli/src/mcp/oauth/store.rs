@@ -191,3 +191,94 @@ impl TokenStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Overrides};
+    use crate::environment::Environment;
+
+    fn server(dir: &std::path::Path, url: &str, oauth: &str) -> McpSettings {
+        let path = dir.join("config.toml");
+        let toml = format!("[mcp.srv]\nurl = \"{url}\"\n[mcp.srv.oauth]\n{oauth}\n");
+        std::fs::write(&path, toml).unwrap();
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        let settings = config::load(&Environment::for_tests(dir, &[]), overrides).unwrap();
+        settings.mcp["srv"].clone()
+    }
+
+    fn tokens(server: &str) -> Tokens {
+        serde_json::from_value(serde_json::json!({
+            "server": server, "resource": server, "issuer": "https://login.example",
+            "token_endpoint": "https://login.example/token",
+            "client": { "id": "c", "method": "none" }, "access_token": "planted-access-token",
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn tokens_are_kept_in_the_keyring_for_one_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Arc::new(Keyring::in_memory());
+        let store = |url: &str, oauth: &str| TokenStore {
+            place: Place::Keyring(keyring.clone()),
+            ..TokenStore::with(&server(dir.path(), url, oauth), Keyring::closed()).unwrap()
+        };
+        let own = store("https://mcp.example", "");
+        assert!(own.load().await.unwrap().is_none());
+        own.save(&tokens(own.server())).await.unwrap();
+        let loaded = own.load().await.unwrap().unwrap();
+        assert_eq!(loaded.access_token, "planted-access-token");
+        // The address is compared in its canonical form; another one, or another issuer, has no tokens.
+        assert!(
+            store("https://MCP.example:443/", "")
+                .load()
+                .await
+                .unwrap()
+                .is_some()
+        );
+        for (url, oauth) in [
+            ("https://mcp.example/other", ""),
+            ("https://evil.example", ""),
+            ("https://mcp.example", "issuer = \"https://login.example/\""),
+        ] {
+            assert!(store(url, oauth).load().await.unwrap().is_none(), "{url} {oauth}");
+        }
+        assert!(own.remove().await.unwrap());
+        assert!(!own.remove().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn damaged_tokens_are_told_without_their_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server(dir.path(), "https://mcp.example", "file = \"t.json\"");
+        let store = TokenStore::with(&server, Keyring::closed()).unwrap();
+        store.save(&tokens(store.server())).await.unwrap();
+        let file = dir.path().join("t.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        for damaged in [
+            text.replace("\"server\"", "\"sever\""),
+            text[..text.len() - 5].to_owned(),
+        ] {
+            std::fs::write(&file, damaged).unwrap();
+            let failure = format!("{:?}", store.load().await.unwrap_err());
+            assert!(failure.contains("toolcell mcp logout srv"), "{failure}");
+            assert!(!failure.contains("planted-access-token"), "{failure}");
+        }
+        // A link is neither followed nor removed.
+        std::fs::rename(&file, dir.path().join("other")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("other"), &file).unwrap();
+        assert!(store.load().await.is_err() && store.remove().await.is_err());
+        assert!(dir.path().join("other").exists());
+        // Without a keyring, the hint is a file.
+        let place = Place::Keyring(Arc::new(Keyring::closed()));
+        let failure = TokenStore { place, ..store }.load().await.unwrap_err();
+        assert!(
+            format!("{failure:?}").contains("[mcp.srv.oauth] file"),
+            "{failure:?}"
+        );
+    }
+}
