@@ -75,6 +75,17 @@ impl Shared {
         if state.refreshed.as_ref().is_some_and(is_new) {
             return None;
         }
+        let (tokens, is_refreshed) = self.successor(refused.as_deref()).await?;
+        let token = tokens.access_token.clone();
+        if refused.is_some() && is_refreshed {
+            state.refreshed = Some((token.clone(), Instant::now()));
+        }
+        state.tokens = Some(tokens);
+        Some(token)
+    }
+
+    /// Returns the tokens that are kept, if they are others than the last ones, or refreshes them. True in the second case.
+    async fn successor(&self, last: Option<&str>) -> Option<(Tokens, bool)> {
         let stored = match self.store.load().await {
             Ok(stored) => stored?,
             Err(failure) => {
@@ -82,19 +93,11 @@ impl Shared {
                 return None;
             }
         };
-        // So may another process.
-        if !is_refused(&stored) && stored.is_current() {
-            let token = stored.access_token.clone();
-            state.tokens = Some(stored);
-            return Some(token);
+        // Another process may have refreshed them, and a refresh token that is used twice can end both logins.
+        if last != Some(&stored.access_token) && stored.is_current() {
+            return Some((stored, false));
         }
-        let tokens = self.refresh(stored).await?;
-        let token = tokens.access_token.clone();
-        if refused.is_some() {
-            state.refreshed = Some((token.clone(), Instant::now()));
-        }
-        state.tokens = Some(tokens);
-        Some(token)
+        Some((self.refresh(stored).await?, true))
     }
 
     async fn refresh(&self, stored: Tokens) -> Option<Tokens> {
@@ -125,7 +128,7 @@ impl Shared {
         }
         // Without a successor the old one is sent, and the server decides.
         let old = tokens.access_token.clone();
-        let Some(tokens) = self.refresh(tokens.clone()).await else {
+        let Some((tokens, _)) = self.successor(Some(&old)).await else {
             return Some(old);
         };
         let token = tokens.access_token.clone();
@@ -134,16 +137,18 @@ impl Shared {
     }
 
     async fn lacks(&self, scope: String) {
-        let mut state = self.state.lock().await;
-        let (Some(tokens), Ok(wanted)) = (&mut state.tokens, scopes(&scope)) else {
+        let Ok(wanted) = scopes(&scope) else { return };
+        // No refresh of this process comes between.
+        let _state = self.state.lock().await;
+        let lacking = Some(wanted.join(" "));
+        let Ok(Some(mut stored)) = self.store.load().await else {
             return;
         };
-        let lacking = wanted.join(" ");
-        if tokens.lacking.as_deref() == Some(&lacking) {
+        if stored.lacking == lacking {
             return;
         }
-        tokens.lacking = Some(lacking);
-        if let Err(failure) = self.store.save(tokens).await {
+        stored.lacking = lacking;
+        if let Err(failure) = self.store.save(&stored).await {
             tracing::warn!(server = self.store.name(), error = %failure, "scopes could not be kept");
         }
     }
