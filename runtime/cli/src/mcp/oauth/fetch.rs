@@ -11,7 +11,7 @@ use super::Reason;
 use crate::packages::download::{Answer, Downloader, Outgoing};
 use crate::packages::reference::is_local;
 use crate::ui::reason;
-use crate::ui::terminal::{ShownUrl, Text, text};
+use crate::ui::terminal::{Own, ShownUrl, Text, text};
 
 /// Maximum size of a document, in bytes. Real ones have some kilobytes.
 pub(super) const MAX_DOCUMENT_BYTES: u64 = 64 << 10;
@@ -50,7 +50,7 @@ impl Fetcher {
             Err(text!(
                 "the address {} cannot be used: {}",
                 ShownUrl(written),
-                crate::ui::terminal::Own(why)
+                Own(why)
             ))
         };
         if written.len() > super::MAX_TEXT_BYTES {

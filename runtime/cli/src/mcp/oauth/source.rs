@@ -69,10 +69,7 @@ impl Shared {
         if let Some(tokens) = state.tokens.as_ref().filter(|tokens| !is_refused(tokens)) {
             return Some(tokens.access_token.clone());
         }
-        let is_new = |(token, time): &(String, Instant)| {
-            refused.as_ref() == Some(token) && time.elapsed() < REFRESH_PAUSE
-        };
-        if state.refreshed.as_ref().is_some_and(is_new) {
+        if is_just_refreshed(state.refreshed.as_ref(), refused.as_deref(), Instant::now()) {
             return None;
         }
         let (tokens, is_refreshed) = self.successor(refused.as_deref()).await?;
@@ -181,5 +178,29 @@ impl TokenSource for StoredTokens {
 impl std::fmt::Debug for StoredTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "StoredTokens({})", self.0.store.name())
+    }
+}
+
+/// True if a refused token has replaced another one less than [`REFRESH_PAUSE`] ago.
+fn is_just_refreshed(refreshed: Option<&(String, Instant)>, refused: Option<&str>, now: Instant) -> bool {
+    refreshed.is_some_and(|(token, time)| {
+        refused == Some(token) && now.saturating_duration_since(*time) < REFRESH_PAUSE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_token_is_refreshed_again_after_a_pause() {
+        let begun = Instant::now();
+        let refreshed = ("new".to_owned(), begun);
+        let is_new = |refused, after| is_just_refreshed(Some(&refreshed), refused, begun + after);
+        assert!(is_new(Some("new"), Duration::ZERO));
+        assert!(is_new(Some("new"), REFRESH_PAUSE - Duration::from_nanos(1)));
+        assert!(!is_new(Some("new"), REFRESH_PAUSE));
+        assert!(!is_new(Some("another"), Duration::ZERO) && !is_new(None, Duration::ZERO));
+        assert!(!is_just_refreshed(None, Some("new"), begun));
     }
 }

@@ -11,7 +11,7 @@ use crate::components::keyring::Keyring;
 use crate::config::McpSettings;
 use crate::config::mcp::Transport;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, Text, text};
 
 /// Maximum size of the file, in bytes: two tokens, and some addresses.
 const MAX_BYTES: u64 = 64 << 10;
@@ -130,6 +130,14 @@ impl TokenStore {
         .await
     }
 
+    /// The place of the tokens, for the user.
+    pub(crate) fn shown(&self) -> Text {
+        match &self.place {
+            Place::Keyring(_) => "the keyring".into(),
+            Place::File(file) => text!("`{}`", file.display()),
+        }
+    }
+
     /// Address of the server.
     pub(super) fn server(&self) -> &str {
         &self.server
@@ -150,7 +158,7 @@ impl TokenStore {
             text!(
                 "the tokens for the MCP server `{}` cannot be {}",
                 self.name,
-                crate::ui::terminal::Own(what)
+                Own(what)
             ),
         )
     }
@@ -178,17 +186,6 @@ impl TokenStore {
 impl std::fmt::Debug for TokenStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TokenStore({})", self.name)
-    }
-}
-
-/// Words for the place.
-impl TokenStore {
-    /// The place of the tokens, for the user.
-    pub(crate) fn shown(&self) -> crate::ui::terminal::Text {
-        match &self.place {
-            Place::Keyring(_) => "the keyring".into(),
-            Place::File(file) => text!("`{}`", file.display()),
-        }
     }
 }
 
