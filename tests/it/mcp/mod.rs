@@ -8,6 +8,7 @@ mod configured;
 mod hooks;
 mod http;
 mod install;
+mod login;
 mod over_http;
 mod reload;
 mod shipped;

@@ -107,6 +107,9 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
         }
     }
     for server in settings.mcp.values() {
+        if let Some(file) = server.token_file() {
+            add(file, DeniedUse::All, "the tokens for an MCP server");
+        }
         for path in server.files(environment) {
             add(&path, DeniedUse::Change, "the command of an MCP server");
         }

@@ -5,5 +5,6 @@ pub(crate) mod cell;
 pub(crate) mod clients;
 pub(crate) mod elicitor;
 pub(crate) mod lock;
+pub(crate) mod oauth;
 pub(crate) mod servers;
 pub(crate) mod start;

@@ -16,7 +16,7 @@ use crate::config::mcp::{EnvValue, Process, Transport};
 use crate::config::{McpSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::mcp::cell;
+use crate::mcp::{cell, oauth};
 use crate::ui::terminal::{Own, Text, text};
 
 /// Variables that every server gets: without them most programs do not find their parts.
@@ -103,7 +103,9 @@ pub(crate) async fn start(
                 failure.hint(text!("to see it alone: {}", process.command_line()))
             })
         }
-        Transport::Http { url, headers, plain } => {
+        Transport::Http {
+            url, headers, plain, ..
+        } => {
             let fail = || {
                 Failure::new(
                     Exit::Config,
@@ -118,10 +120,13 @@ pub(crate) async fn start(
             if *plain {
                 remote = remote.plain();
             }
+            if let Some(tokens) = oauth::tokens_of(server, &secrets) {
+                remote = remote.authorized_by(Arc::new(tokens));
+            }
             let connected = McpServer::over_http(remote, options, identity).await;
             connected.map_err(|StartError { error, .. }| {
-                let hint = hint_over_http(&error, server);
-                fail().because(error).hints(hint)
+                let hints = hints_over_http(&error, server);
+                fail().because(error).hints(hints)
             })
         }
     };
@@ -137,18 +142,23 @@ fn wrote(failure: Failure, output: &str) -> Failure {
     }
 }
 
-/// Action of the user after a server over HTTP refused the client.
-fn hint_over_http(error: &ServerError, server: &McpSettings) -> Option<Text> {
-    Some(match error {
-        ServerError::Unauthorized if server.secrets().next().is_some() => text!(
+/// Actions of the user after a server over HTTP refused the client.
+fn hints_over_http(error: &ServerError, server: &McpSettings) -> Vec<Text> {
+    let login = text!("log in: toolcell mcp login {}", server.name);
+    vec![match error {
+        ServerError::Unauthorized(_) if server.has_authorization() => text!(
             "replace the secret by a valid one; if the server wants it after a word: headers = {}",
             Own(BEARER)
         ),
-        ServerError::Unauthorized => text!(
-            "store a token as a secret, and add to [mcp.{}]: headers = {}",
-            server.name,
-            Own(BEARER)
-        ),
+        ServerError::Unauthorized(_) => {
+            let token = text!(
+                "or store a token as a secret, and add to [mcp.{}]: headers = {}",
+                server.name,
+                Own(BEARER)
+            );
+            return vec![login, token];
+        }
+        ServerError::InsufficientScope(_) if !server.has_authorization() => login,
         ServerError::Redirected(_) => "set `url` to the address that the operator of the server gives".into(),
         ServerError::Unreachable(_) => "check `url`, and the connection to its host".into(),
         ServerError::Status {
@@ -159,12 +169,16 @@ fn hint_over_http(error: &ServerError, server: &McpSettings) -> Option<Text> {
         ServerError::Status {
             status: 404 | 405, ..
         } => "check the path of `url`, which often ends with /mcp".into(),
-        _ => return None,
-    })
+        _ => return Vec::new(),
+    }]
 }
 
 /// Adds the secrets of the server that are in the keyring, and refuses one without a value.
-fn secrets_of(server: &McpSettings, known: &Secrets, settings: &Settings) -> Result<Secrets, Failure> {
+pub(crate) fn secrets_of(
+    server: &McpSettings,
+    known: &Secrets,
+    settings: &Settings,
+) -> Result<Secrets, Failure> {
     let secrets = secrets::with_keyring(known, settings, server.secrets(), &Keyring::of_system())?;
     let Some(missing) = server.secrets().find(|name| secrets.get(name).is_none()) else {
         return Ok(secrets);

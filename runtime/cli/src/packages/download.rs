@@ -171,6 +171,16 @@ impl Downloader {
             .with_context(|| format!("it was not complete after {} s", TOTAL_TIME.as_secs()))?
     }
 
+    /// Sends a request within a time, and returns its answer also if that is a redirect.
+    ///
+    /// # Errors
+    /// As [`Downloader::send`].
+    pub(crate) async fn send_once(&self, outgoing: &Outgoing<'_>, time: Duration) -> anyhow::Result<Answer> {
+        timeout(time, Box::pin(self.hop(outgoing, outgoing.url)))
+            .await
+            .with_context(|| format!("it was not complete after {} s", time.as_secs()))?
+    }
+
     /// True for the host that the user named, with its scheme and port.
     fn is_named(&self, url: &Url) -> bool {
         url.origin() == self.named.origin()

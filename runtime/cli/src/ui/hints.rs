@@ -120,7 +120,18 @@ impl AllowHints {
         let mut hints = self.of_denials(tool, receipt, error);
         hints.extend(error.and_then(|error| self.of_limit(tool, receipt, error)));
         hints.extend(self.of_quotas(tool, receipt));
+        hints.extend(self.of_server(tool, receipt, error));
         hints
+    }
+
+    /// Returns the hint about a call that an MCP server refused. The client wrote it, and the receipt: a component could only
+    /// claim both.
+    fn of_server(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Option<String> {
+        receipt.server.as_ref()?;
+        match error? {
+            ToolError::Denied { hint, .. } if !self.tools.contains_key(tool) => hint.clone(),
+            _ => None,
+        }
     }
 
     /// True if the call went beyond a limit that its tool saw as an error.
@@ -484,6 +495,13 @@ mod tests {
         };
         let claim = ToolError::denied("grant me --grant read=/", Some("--grant write=/".into()));
         assert_eq!(hints.of("x", &Receipt::default(), Some(&claim)), [] as [&str; 0]);
+        // It is one of the client of an MCP server for another tool.
+        let of_server = Receipt {
+            server: Some("srv".into()),
+            ..Receipt::default()
+        };
+        assert_eq!(hints.of("x", &of_server, Some(&claim)), [] as [&str; 0]);
+        assert_eq!(hints.of("srv_t", &of_server, Some(&claim)), ["--grant write=/"]);
         let asked = Receipt {
             denials: vec![Denial {
                 what: DIRECTORIES.into(),

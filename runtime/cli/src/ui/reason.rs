@@ -285,7 +285,8 @@ fn of_server(error: &ServerError) -> Text {
         | ServerError::Cut
         | ServerError::Status { .. }
         | ServerError::Redirected(_)
-        | ServerError::Unauthorized
+        | ServerError::Unauthorized(_)
+        | ServerError::InsufficientScope(_)
         | ServerError::SessionLost => ours(error),
         other => Text::foreign(other.to_string()),
     }

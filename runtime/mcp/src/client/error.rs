@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use toolcell_core::{Redactor, ToolError};
 
+use super::http::Refused;
 use crate::version::Version;
 
 /// Maximum size of a text of a server in an error, in bytes.
@@ -85,7 +86,10 @@ pub enum ServerError {
     Redirected(u16),
     /// The server over HTTP requires credentials, or does not accept these.
     #[error("the server refused the request without a valid authorization (status 401)")]
-    Unauthorized,
+    Unauthorized(Refused),
+    /// The server over HTTP wants more rights than the access token has.
+    #[error("the server refused the request: the login does not have the rights that it needs (status 403)")]
+    InsufficientScope(Refused),
     /// The server over HTTP does not know its session any more.
     #[error("the server ended the session")]
     SessionLost,
@@ -123,7 +127,8 @@ impl ServerError {
             | Self::Cut
             | Self::Status { .. }
             | Self::Redirected(_)
-            | Self::Unauthorized
+            | Self::Unauthorized(_)
+            | Self::InsufficientScope(_)
             | Self::SessionLost => {}
         }
         self
@@ -137,7 +142,8 @@ impl ServerError {
                 | Self::Flood
                 | Self::Unreachable(_)
                 | Self::Redirected(_)
-                | Self::Unauthorized
+                | Self::Unauthorized(_)
+                | Self::InsufficientScope(_)
         )
     }
 
@@ -202,7 +208,19 @@ impl ServerError {
                     "the MCP server `{server}` answered with the status {status}, a redirect, which is not followed; nothing was called"
                 ),
             },
-            Self::Unauthorized => ToolError::Unavailable {
+            Self::Unauthorized(Refused { hint: Some(hint), .. }) => ToolError::denied(
+                format!(
+                    "the MCP server `{server}` refused the request without a valid authorization (status 401); nothing was called"
+                ),
+                Some(hint.clone()),
+            ),
+            Self::InsufficientScope(Refused { hint, .. }) => ToolError::denied(
+                format!(
+                    "the MCP server `{server}` refused the request for want of rights (status 403); nothing was called"
+                ),
+                hint.clone(),
+            ),
+            Self::Unauthorized(_) => ToolError::Unavailable {
                 message: format!(
                     "the MCP server `{server}` refused the request without a valid authorization (status 401); nothing was called"
                 ),

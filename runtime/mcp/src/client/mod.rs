@@ -9,6 +9,7 @@
 //! | a server: started, restarted, its tools and calls | `server` |
 //! | its process and the group of it | `process` |
 //! | requests over HTTP, sessions, events | `http` |
+//! | access tokens of a server over HTTP, which the embedder supplies | `http/authorization` |
 //! | one connection: requests, answers, and unsolicited messages | `link`, `pending`, `message` |
 //! | messages between the requests, over HTTP from streams of their own | `link/listening` |
 //! | negotiation of the version, lists of tools | `session` |
@@ -42,7 +43,10 @@ pub use elicitation::{
     MAX_FIELDS,
 };
 pub use error::ServerError;
-pub use http::{MAX_STREAM_BYTES, Remote, RemoteError, check_header_name, check_url};
+pub use http::{
+    Challenge, MAX_CHALLENGE_BYTES, MAX_STREAM_BYTES, Refused, Remote, RemoteError, TokenSource,
+    check_header_name, check_url,
+};
 pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
 pub use message::MAX_REQUEST_ID;
 pub use pending::MAX_UNSOLICITED;

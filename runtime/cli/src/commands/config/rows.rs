@@ -301,7 +301,12 @@ impl Rows {
                 self.grants(component, &key);
                 self.limits(&component.limits, &key);
             }
-            Transport::Http { url, headers, plain } => {
+            Transport::Http {
+                url,
+                headers,
+                plain,
+                oauth,
+            } => {
                 self.add(key("url"), url, origin);
                 if *plain {
                     self.add(key("plain"), "true", origin);
@@ -312,6 +317,24 @@ impl Rows {
                         Some(secret) => format!("the secret `{secret}`"),
                     };
                     self.add(key(&format!("headers.{name}")), value, origin);
+                }
+                let texts = [("issuer", &oauth.issuer), ("client_id", &oauth.client_id)];
+                for (name, value) in texts {
+                    if let Some(value) = value {
+                        self.add(key(&format!("oauth.{name}")), value, origin);
+                    }
+                }
+                if let Some(secret) = &oauth.client_secret {
+                    let value = format!("the secret `{secret}`");
+                    self.add(key("oauth.client_secret"), value, origin);
+                }
+                if let Some(scopes) = &oauth.scopes {
+                    let scopes: Vec<String> = scopes.iter().map(|scope| escape::toml(scope)).collect();
+                    let value = format!("[{}]", scopes.join(", "));
+                    self.add(key("oauth.scopes"), value, origin);
+                }
+                if let Some(file) = &oauth.file {
+                    self.add(key("oauth.file"), environment.shown(file), origin);
                 }
             }
         }

@@ -5,6 +5,7 @@ pub(crate) mod edited;
 mod full_paths;
 mod install;
 pub(crate) mod list;
+mod login;
 pub(in crate::commands) mod serve;
 mod test;
 
@@ -22,6 +23,8 @@ pub(crate) enum Mcp {
     Install(install::Install),
     List(list::List),
     Test(test::Test),
+    Login(login::Login),
+    Logout(login::Logout),
     Add(change::Add),
     Remove(change::Remove),
 }
@@ -38,6 +41,8 @@ impl Mcp {
             Self::Install(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::List(command) => command.run(overrides, environment, console),
             Self::Test(command) => Box::pin(command.run(overrides, environment, console)).await,
+            Self::Login(command) => Box::pin(command.run(overrides, environment, console)).await,
+            Self::Logout(command) => command.run(overrides, environment, console).await,
             Self::Add(command) => command.run(overrides, environment, console),
             Self::Remove(command) => command.run(overrides, environment, console),
         }

@@ -1,5 +1,6 @@
 //! `[mcp.NAME]`: MCP servers, whose tools the agent can call. They run outside of every cell, except for components.
 
+mod oauth;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};
 
+pub(crate) use oauth::{OAuthSettings, OAuthTable};
 pub(crate) use transport::{HeaderValue, Process, Transport};
 
 /// Maximum length of the name of a server, so that the names of its tools have room behind it.
@@ -63,6 +65,8 @@ pub(crate) struct McpTable {
     /// `{ secret = "NAME", template = "Bearer {}" }`.
     #[schemars(with = "BTreeMap<String, HeaderValue>")]
     pub(crate) headers: BTreeMap<Spanned<String>, HeaderValue>,
+    /// Login by OAuth to a server at `url`.
+    pub(crate) oauth: OAuthTable,
     /// Uses the plain endpoints below `url` instead of the protocol: `POST …/tools/list` and `POST …/tools/call`, with JSON
     /// but without JSON-RPC, versions, notifications and questions. For servers that have nothing else.
     pub(crate) plain: bool,
@@ -323,6 +327,24 @@ impl McpSettings {
     /// Names of the secrets that it gets.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.transport.secrets().into_iter()
+    }
+
+    /// True if the user set the header `authorization` for it, so that there is no login.
+    pub(crate) fn has_authorization(&self) -> bool {
+        match &self.transport {
+            Transport::Http { headers, .. } => headers
+                .keys()
+                .any(|name| name.eq_ignore_ascii_case("authorization")),
+            Transport::Process(_) | Transport::Cell { .. } => false,
+        }
+    }
+
+    /// File of its tokens, if the user named one.
+    pub(crate) fn token_file(&self) -> Option<&PathBuf> {
+        match &self.transport {
+            Transport::Http { oauth, .. } => oauth.file.as_ref(),
+            Transport::Process(_) | Transport::Cell { .. } => None,
+        }
     }
 
     /// Returns the files that the command starts or reads, existing or not: a tool that changes one would run outside of

@@ -11,7 +11,7 @@ use toolcell_mcp::client::{check_header_name, check_url};
 
 use crate::config::layers::tool_table;
 use crate::config::limits::{self, NamedLimit};
-use crate::config::mcp::{EnvValue, McpTable};
+use crate::config::mcp::{EnvValue, McpTable, OAuthSettings};
 use crate::config::provider::token_command::TokenCommand;
 use crate::config::settings::{ComponentSource, ToolSettings};
 use crate::config::source::{Origin, Source, Sourced};
@@ -33,6 +33,8 @@ pub(crate) enum Transport {
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, HeaderValue>,
+        /// Login to it.
+        oauth: Box<OAuthSettings>,
         /// True if its plain endpoints are used instead of the protocol.
         plain: bool,
     },
@@ -188,7 +190,7 @@ pub(super) fn of_table(
                 ("grants", table.grants.is_some()),
                 ("secrets", !table.secrets.is_empty()),
                 ("limits", has_limits),
-                ("", false),
+                ("oauth", table.oauth.is_set()),
             ],
             "is a process",
         ),
@@ -230,11 +232,17 @@ pub(super) fn of_table(
                     .why(text!("its template `{}` has no place for the secret", template))
                     .hint("write `{}` there, such as in template = \"Bearer {}\""));
             }
+            if table.oauth.is_set() && header.get_ref().eq_ignore_ascii_case("authorization") {
+                return Err(refused()
+                    .why("a login sets it")
+                    .hint("remove the header, or the table `oauth`"));
+            }
             headers.insert(header.get_ref().clone(), value.clone());
         }
         let transport = Transport::Http {
             url: url.get_ref().clone(),
             headers,
+            oauth: Box::new(table.oauth.settings(name, source, environment)?),
             plain: table.plain,
         };
         return Ok((transport, at(url.span())));
@@ -279,6 +287,7 @@ fn cell(
         ("url", table.url.is_some()),
         ("headers", !table.headers.is_empty()),
         ("plain", table.plain),
+        ("oauth", table.oauth.is_set()),
         ("env", !table.env.is_empty()),
         ("cwd", table.cwd.is_some()),
     ];
@@ -346,7 +355,10 @@ impl Transport {
                 });
                 secrets.collect()
             }
-            Self::Http { headers, .. } => headers.values().filter_map(HeaderValue::secret).collect(),
+            Self::Http { headers, oauth, .. } => {
+                let of_headers = headers.values().filter_map(HeaderValue::secret);
+                of_headers.chain(oauth.client_secret.as_deref()).collect()
+            }
             Self::Cell { component, .. } => (component.bindings.iter())
                 .map(|binding| binding.name.as_str())
                 .collect(),

@@ -1,11 +1,13 @@
 //! Address of a server over HTTP, and the headers that the user adds to every request to it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::{Host, Url};
 
+use super::authorization::{TokenSource, Tokens};
 use crate::client::error::ServerError;
 
 /// Time in which a connection is established.
@@ -32,6 +34,8 @@ pub struct Remote {
     headers: HeaderMap,
     /// True if its plain endpoints are used instead of the protocol.
     is_plain: bool,
+    /// Access tokens, if the user can log in to it.
+    tokens: Option<Tokens>,
 }
 
 /// Defect of an address or a header.
@@ -82,6 +86,7 @@ impl Remote {
             url,
             headers: all,
             is_plain: false,
+            tokens: None,
         })
     }
 
@@ -89,6 +94,16 @@ impl Remote {
     pub fn plain(mut self) -> Self {
         self.is_plain = true;
         self
+    }
+
+    /// Sends access tokens once the server asks for one.
+    pub fn authorized_by(mut self, source: Arc<dyn TokenSource>) -> Self {
+        self.tokens = Some(Tokens::new(source));
+        self
+    }
+
+    pub(super) fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
     }
 
     pub(super) fn is_plain(&self) -> bool {

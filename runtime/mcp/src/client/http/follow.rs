@@ -5,10 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::events::Events;
-use super::{
-    Endpoint, Form, MAX_REFUSAL_BYTES, MAX_RETRY, MIN_RETRY, Outgoing, RETRY, Receive, body_of, form,
-    read_events,
-};
+use super::exchange::form;
+use super::{Endpoint, Form, MAX_REFUSAL_BYTES, MAX_RETRY, MIN_RETRY, Outgoing, RETRY, Receive};
 use crate::client::error::ServerError;
 use crate::client::message::{self, Received};
 
@@ -63,8 +61,8 @@ impl Endpoint {
             }) => {
                 let request = self.message(method, Some(params)).body(body);
                 let mut response = self.send(request, method).await?;
-                if form(&response, method)? == Form::Json {
-                    let body = body_of(&mut response, method, MAX_REFUSAL_BYTES).await?;
+                if form(&response, method, &self.redactor())? == Form::Json {
+                    let body = self.body_of(&mut response, method, MAX_REFUSAL_BYTES).await?;
                     return Err(match message::parse_refusal(&body) {
                         Some((code, message)) => ServerError::Answered {
                             method: method.to_owned(),
@@ -87,7 +85,9 @@ impl Endpoint {
             Received::Answer { .. } => receive(Received::Invalid).map(|()| false),
             other => receive(other).map(|()| false),
         };
-        let read = read_events(&mut response, &mut events, &mut size, "", &receive).await;
+        let read = self
+            .read_events(&mut response, &mut events, &mut size, "", &receive)
+            .await;
         if let Err(error @ ServerError::Flood) = read {
             return Err(error);
         }

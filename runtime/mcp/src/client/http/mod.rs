@@ -5,7 +5,9 @@
 //! compressed is refused, because nothing asks for that.
 
 mod address;
+mod authorization;
 mod events;
+mod exchange;
 mod follow;
 #[cfg(test)]
 mod hostile;
@@ -18,12 +20,12 @@ mod tests;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
-use toolcell_core::error_chain;
 
 use self::events::Events;
+use self::exchange::{exchange, form};
 use super::error::ServerError;
 use super::link::MAX_ANSWER_BYTES;
 use super::message::{self, Received};
@@ -31,6 +33,7 @@ use crate::param_headers::header_value;
 use crate::version::Version;
 
 pub use address::{Remote, RemoteError, check_header_name, check_url};
+pub use authorization::{Challenge, MAX_CHALLENGE_BYTES, Refused, TokenSource};
 pub(super) use follow::ListenPause;
 
 /// Maximum size of all events of one stream, in bytes: some messages of the maximum size. A stream that never ends is cut
@@ -55,6 +58,9 @@ pub(super) const POST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time in which a session is ended.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Maximum number of times that a request is sent again with another token: the one that is kept, and the one after it.
+const MAX_RENEWALS: usize = 2;
 
 /// Method of HTTP that opens a stream of messages.
 const LISTEN: &str = "GET";
@@ -158,8 +164,8 @@ impl Endpoint {
         if method == "initialize" {
             self.keep_session(&response)?;
         }
-        if form(&response, method)? == Form::Json {
-            let body = body_of(&mut response, method, MAX_ANSWER_BYTES).await?;
+        if form(&response, method, &self.redactor())? == Form::Json {
+            let body = self.body_of(&mut response, method, MAX_ANSWER_BYTES).await?;
             return match message::parse(&body) {
                 received @ Received::Answer { id: theirs, .. } if theirs == id => receive(received),
                 _ => Err(ServerError::invalid(method, "is not an answer to it")),
@@ -169,8 +175,8 @@ impl Endpoint {
         let mut size = 0;
         // The time of the request, and the pauses, limit how often its stream is continued.
         loop {
-            let is_answered =
-                read_events(
+            let is_answered = self
+                .read_events(
                     &mut response,
                     &mut events,
                     &mut size,
@@ -195,7 +201,8 @@ impl Endpoint {
             response = self.listen(Some(&last)).await.map_err(|error| match error {
                 // The request itself was accepted, and may have had an effect: it must not count as unsent.
                 ServerError::SessionLost
-                | ServerError::Unauthorized
+                | ServerError::Unauthorized(_)
+                | ServerError::InsufficientScope(_)
                 | ServerError::Redirected(_)
                 | ServerError::Unreachable(_) => ServerError::Cut,
                 error => error,
@@ -220,7 +227,11 @@ impl Endpoint {
             return;
         }
         let request = self.with_session(self.client.request(Method::DELETE, self.remote.url()));
-        let _ = tokio::time::timeout(END_TIMEOUT, request.send()).await;
+        let ended = async {
+            let (request, _) = self.with_token(request).await;
+            request.send().await
+        };
+        let _ = tokio::time::timeout(END_TIMEOUT, ended).await;
     }
 
     /// Opens a stream of events, from the event after `last`.
@@ -232,7 +243,7 @@ impl Endpoint {
             request = request.header(LAST_EVENT, last);
         }
         let response = self.send(request, LISTEN).await?;
-        match form(&response, LISTEN)? {
+        match form(&response, LISTEN, &self.redactor())? {
             Form::Events => Ok(response),
             Form::Json => Err(ServerError::invalid(LISTEN, "is not a stream of events")),
         }
@@ -292,16 +303,25 @@ impl Endpoint {
     /// Sends a request, and returns its response if it was accepted.
     async fn send(&self, request: RequestBuilder, method: &'static str) -> Result<Response, ServerError> {
         let has_session = self.lock().id.is_some();
-        let sent = request.send().await.map_err(|error| {
-            let is_unsent = error.is_connect() || error.is_builder();
-            let error = error.without_url();
-            tracing::debug!(error = error_chain(&error), "a request to an MCP server failed");
-            match is_unsent {
-                true => ServerError::Unreachable(error_chain(&error)),
-                false => ServerError::Cut,
+        let again = request.try_clone();
+        let (request, mut token) = self.with_token(request).await;
+        let mut response = exchange(request).await?;
+        if let (Some(tokens), Some(again)) = (self.remote.tokens(), again) {
+            for _ in 0..MAX_RENEWALS {
+                if response.status() != StatusCode::UNAUTHORIZED {
+                    break;
+                }
+                // The request was refused, so it had no effect.
+                let Some(renewed) = tokens.source.renewed(token.as_deref()).await else {
+                    break;
+                };
+                let (Some(header), Some(request)) = (tokens.header(&renewed), again.try_clone()) else {
+                    break;
+                };
+                response = exchange(request.header(AUTHORIZATION, header)).await?;
+                token = Some(renewed);
             }
-        });
-        let mut response = sent?;
+        }
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -309,8 +329,22 @@ impl Endpoint {
         if status.is_redirection() {
             return Err(ServerError::Redirected(status.as_u16()));
         }
-        if status == StatusCode::UNAUTHORIZED {
-            return Err(ServerError::Unauthorized);
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            let refused = Refused {
+                challenge: Challenge::of(response.headers(), &self.redactor()),
+                hint: self.remote.tokens().map(|tokens| tokens.source.hint()),
+            };
+            if status == StatusCode::UNAUTHORIZED {
+                return Err(ServerError::Unauthorized(refused));
+            }
+            if refused.challenge.error.as_deref() == Some("insufficient_scope") {
+                if let (Some(tokens), Some(scope), true) =
+                    (self.remote.tokens(), &refused.challenge.scope, token.is_some())
+                {
+                    tokens.source.lacks(scope).await;
+                }
+                return Err(ServerError::InsufficientScope(refused));
+            }
         }
         if self.is_plain() && matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
             // There is no such endpoint, whatever the body says.
@@ -326,7 +360,7 @@ impl Endpoint {
                 status: status.as_u16(),
             });
         }
-        let body = body_of(&mut response, method, MAX_REFUSAL_BYTES).await;
+        let body = self.body_of(&mut response, method, MAX_REFUSAL_BYTES).await;
         let told = body.as_deref().map(message::parse_refusal).unwrap_or_default();
         let is_unknown_method = matches!(told, Some((-32601, _)));
         if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method {
@@ -349,74 +383,4 @@ impl Endpoint {
     fn lock(&self) -> MutexGuard<'_, HttpSession> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Form of the body of a response.
-fn form(response: &Response, method: &str) -> Result<Form, ServerError> {
-    let headers = response.headers();
-    let encoded = headers.get(CONTENT_ENCODING);
-    if encoded.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(ServerError::invalid(
-            method,
-            "has an unsupported content-encoding",
-        ));
-    }
-    let written = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = written.unwrap_or_default().split(';').next().unwrap_or_default();
-    match essence.trim().to_ascii_lowercase().as_str() {
-        "application/json" => Ok(Form::Json),
-        "text/event-stream" => Ok(Form::Events),
-        other => Err(ServerError::invalid(
-            method,
-            format!("is neither JSON nor a stream of events, but of type `{other}`"),
-        )),
-    }
-}
-
-/// Reads a body of at most `limit` bytes.
-async fn body_of(response: &mut Response, method: &str, limit: usize) -> Result<Vec<u8>, ServerError> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|_| ServerError::Cut)? {
-        if body.len() + chunk.len() > limit {
-            return Err(ServerError::invalid(
-                method,
-                format!("has more than {limit} bytes"),
-            ));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
-}
-
-/// Reads events up to the end of the stream, or until `receive` returns true. Returns whether it did.
-async fn read_events(
-    response: &mut Response,
-    events: &mut Events,
-    size: &mut usize,
-    method: &str,
-    receive: &(dyn Fn(Received) -> Result<bool, ServerError> + Send + Sync),
-) -> Result<bool, ServerError> {
-    // A stream that breaks off is one that ends.
-    while let Ok(Some(chunk)) = response.chunk().await {
-        *size += chunk.len();
-        if *size > MAX_STREAM_BYTES {
-            let reason = format!("is a stream of more than {MAX_STREAM_BYTES} bytes");
-            return Err(ServerError::invalid(method, reason));
-        }
-        let mut rest = &chunk[..];
-        while !rest.is_empty() {
-            let (read, data) = events.read(rest).map_err(|events::TooLong| {
-                ServerError::invalid(method, format!("has more than {MAX_ANSWER_BYTES} bytes"))
-            })?;
-            rest = &rest[read..];
-            if let Some(data) = data
-                && receive(message::parse(&data))?
-            {
-                return Ok(true);
-            }
-        }
-        // A server that always has a chunk ready does not keep the thread.
-        tokio::task::consume_budget().await;
-    }
-    Ok(false)
 }

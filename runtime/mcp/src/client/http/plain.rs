@@ -3,7 +3,8 @@
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 
-use super::{Endpoint, Form, Outgoing, body_of, form};
+use super::exchange::form;
+use super::{Endpoint, Form, Outgoing};
 use crate::client::error::ServerError;
 use crate::client::link::MAX_ANSWER_BYTES;
 use crate::client::message::{self, Received};
@@ -26,10 +27,10 @@ impl Endpoint {
             .header(ACCEPT, "application/json")
             .body(body.to_string());
         let mut response = self.send(request, method).await?;
-        if form(&response, method)? != Form::Json {
+        if form(&response, method, &self.redactor())? != Form::Json {
             return Err(ServerError::invalid(method, "is not JSON"));
         }
-        let body = body_of(&mut response, method, MAX_ANSWER_BYTES).await?;
+        let body = self.body_of(&mut response, method, MAX_ANSWER_BYTES).await?;
         Ok(Received::Answer {
             id,
             answer: message::parse_result(&body),

@@ -1,6 +1,7 @@
 //! Servers over HTTP that behave well: versions, sessions, streams, cancellation.
 
 mod changes;
+mod tokens;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
