@@ -16,6 +16,7 @@ mod denials;
 mod foreign_words;
 mod hooks;
 mod keyring;
+mod local_models;
 mod mcp;
 mod mcp_client;
 mod memory;

@@ -27,6 +27,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["toolcell-core", "toolcell-http", "toolcell-tls"],
     ),
     ("toolcell-serve", &["toolcell-core", "toolcell-http"]),
+    ("toolcell-local", &["toolcell-core", "toolcell-fs"]),
     (
         "toolcell",
         &[
@@ -37,6 +38,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "toolcell-providers",
             "toolcell-store",
             "toolcell-http",
+            "toolcell-local",
             "toolcell-mcp",
             "toolcell-serve",
             "toolcell-tls",

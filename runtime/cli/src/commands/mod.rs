@@ -10,6 +10,7 @@ mod doctor;
 mod help;
 mod instructions;
 mod key;
+mod local_models;
 mod lock;
 mod mcp;
 mod models;
@@ -98,6 +99,9 @@ enum Command {
     #[command(subcommand)]
     Key(key::Key),
     Models(models::Models),
+    /// List and inspect the files of local models.
+    #[command(subcommand)]
+    Model(local_models::LocalModel),
     Lock(lock::Lock),
     /// Show and check the configuration.
     #[command(subcommand)]
@@ -171,6 +175,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Key(command) => command.run(environment, console),
         Command::Policy(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Models(command) => Box::pin(command.run(overrides, environment, console)).await,
+        Command::Model(command) => command.run(environment, console),
         Command::Lock(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Config(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Doctor(command) => Box::pin(command.run(overrides, environment, console)).await,

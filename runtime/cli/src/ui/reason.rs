@@ -14,12 +14,13 @@ use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{StoreError, ToolError};
 use toolcell_fs::{FileError, Refusal};
+use toolcell_local::{GgufError, InvalidModel};
 use toolcell_mcp::client::{RemoteError, ServerError};
 use toolcell_providers::{BaseUrlError, ScriptError, SetupError};
 use toolcell_sandbox::{EngineError, LoadError};
 use toolcell_store::SqliteError;
 
-use crate::ui::terminal::{Own, Text, text};
+use crate::ui::terminal::{Name, Own, Text, text};
 
 /// Returns the reasons of an error, outermost first. A source whose text is part of the previous text is left out.
 pub(crate) fn chain(error: &anyhow::Error) -> Vec<Text> {
@@ -74,6 +75,8 @@ pub(crate) fn of(error: &(dyn Error + 'static)) -> Text {
         RemoteError => ours,
         StoreError => ours,
         ScriptError => of_script,
+        GgufError => of_gguf,
+        InvalidModel => of_model,
         // Static texts and numbers.
         Refusal => ours,
         EngineError => ours,
@@ -339,6 +342,43 @@ fn of_script(error: &ScriptError) -> Text {
         ScriptError::File(error) => of_file(error),
         ScriptError::Empty => ours(error),
         ScriptError::Json(error) => Text::foreign(error.to_string()),
+        other => Text::foreign(other.to_string()),
+    }
+}
+
+/// Keys and names of tensors are those of the file.
+fn of_gguf(error: &GgufError) -> Text {
+    match error {
+        GgufError::File(error) => of_file(error),
+        GgufError::DuplicateKey(key) => text!("the key `{}` occurs twice", key),
+        GgufError::Value(key, reason) => text!("the key `{}` is invalid: {}", key, Own(reason)),
+        GgufError::Tensor(name, reason) => text!("the tensor `{}` is invalid: {}", name, Own(reason)),
+        other => ours(other),
+    }
+}
+
+/// The architecture is that of the file; it is part of keys as well.
+fn of_model(error: &InvalidModel) -> Text {
+    match error {
+        InvalidModel::Architecture(_) => {
+            "its architecture is not one whose numbers Toolcell checks: an engine may end for a hostile file"
+                .into()
+        }
+        InvalidModel::Split(_) | InvalidModel::Inconsistent(_) => ours(error),
+        InvalidModel::Number {
+            key,
+            found,
+            least,
+            most,
+        } => {
+            text!(
+                "`{}` is {}, but must be from {} to {}",
+                key,
+                Name(found),
+                least,
+                most
+            )
+        }
         other => Text::foreign(other.to_string()),
     }
 }
