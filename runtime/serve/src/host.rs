@@ -10,6 +10,8 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::Usage;
 use toolcell_core::{ApprovalRequest, BoxFuture, Decision, EventSink, Message, SessionStore};
 
+use crate::clients::AuditLine;
+
 /// Runs turns and describes the agents.
 pub trait Host: Send + Sync + 'static {
     /// Version of the program.
@@ -51,6 +53,9 @@ pub trait Host: Send + Sync + 'static {
     /// Returns what the components can access, as JSON.
     fn tools(&self) -> Value;
 
+    /// Notes a decision about a client.
+    fn audit(&self, line: &AuditLine);
+
     /// Returns the use of a client's sessions by day, as JSON.
     fn usage<'a>(&'a self, owner: &'a str, days: u64) -> BoxFuture<'a, Result<Value, String>>;
 }
@@ -72,6 +77,8 @@ pub struct AgentInfo {
 
 /// Turn to run.
 pub struct TurnRequest {
+    /// Client; empty for the user of the server.
+    pub client: String,
     /// Identifier of the session.
     pub session: String,
     /// Session in the store, or in memory.
@@ -185,6 +192,15 @@ pub enum Refusal {
     NoTurn(String),
     /// The request is wrong.
     Invalid(String),
+    /// The client has used up a limit of its own for today.
+    UsedUp {
+        /// The limit.
+        message: String,
+        /// Seconds until it has more.
+        seconds: u64,
+    },
+    /// Something changed meanwhile.
+    Conflict(String),
     /// The host failed.
     Failed(String),
 }

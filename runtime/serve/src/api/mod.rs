@@ -13,6 +13,7 @@ use toolcell_core::store::SessionInfo;
 use toolcell_http::BoxBody;
 
 use crate::answer::{self, Failure};
+use crate::clients::name_of;
 use crate::markdown;
 use crate::server::{Call, Server};
 
@@ -263,7 +264,7 @@ pub(crate) async fn respond(
             match rest {
                 [] if is_get => sessions::show(server, &session).await,
                 [] if call.method == Method::PATCH => sessions::rename(server, &call, &session).await,
-                [] => sessions::delete(server, &session).await,
+                [] => sessions::delete(server, &call, &session).await,
                 ["fork"] => sessions::fork(server, &call, &session).await,
                 ["export"] => sessions::export(server, &session).await,
                 ["receipts"] => sessions::receipts(server, &session).await,
@@ -284,14 +285,12 @@ pub(crate) async fn respond(
 
 fn info(server: &Server, call: &Call) -> Value {
     let host = &server.turns.host;
-    let user = match call.caller.is_page || call.caller.owner.is_empty() {
-        true => "page",
-        false => &call.caller.owner,
-    };
+    let limits = &call.caller.state.limits;
+    let agents = host.agents().iter().filter(|agent| limits.allows(&agent.id));
     json!({
         "version": host.version(),
-        "user": user,
-        "agents": host.agents(),
+        "user": name_of(&call.caller.owner),
+        "agents": agents.collect::<Vec<_>>(),
         "limits": {"message_bytes": turns::MAX_TEXT, "attachment_bytes": turns::MAX_ATTACHED, "attachments": turns::MAX_ATTACHMENTS},
         "examples": EXAMPLES,
     })

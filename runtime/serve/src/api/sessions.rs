@@ -9,6 +9,7 @@ use toolcell_http::BoxBody;
 
 use super::param;
 use crate::answer::{self, Failure};
+use crate::clients::{AuditLine, Decision};
 use crate::server::{Call, Server};
 
 /// Number of sessions of a page, and its maximum.
@@ -112,7 +113,8 @@ pub(super) async fn create(server: &Server, call: &Call) -> Result<Response<BoxB
     let wanted: Create = call.parse()?;
     let host = &server.turns.host;
     let agent = wanted.agent.unwrap_or_else(|| "default".into());
-    if !host.agents().iter().any(|known| known.id == agent) {
+    let is_own = call.caller.state.limits.allows(&agent);
+    if !is_own || !host.agents().iter().any(|known| known.id == agent) {
         return Err(Failure::not_found("there is no such agent").hint("`GET /api/info` lists them"));
     }
     let id = uuid::Uuid::now_v7().to_string();
@@ -260,11 +262,17 @@ pub(super) async fn receipts(server: &Server, info: &SessionInfo) -> Result<Resp
     Ok(answer::ok(&json!({ "receipts": receipts })))
 }
 
-pub(super) async fn delete(server: &Server, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
+pub(super) async fn delete(
+    server: &Server,
+    call: &Call,
+    info: &SessionInfo,
+) -> Result<Response<BoxBody>, Failure> {
     if server.turns.find(&info.id).is_some_and(|live| live.is_running()) {
         return Err(Failure::turn_running());
     }
     server.turns.host.delete(&info.id).await?;
     server.turns.removed(&info.id);
+    let line = AuditLine::new(Some(&call.caller.owner), Decision::Delete, true, "");
+    server.turns.host.audit(&line.of(&info.id));
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }

@@ -136,7 +136,7 @@ pub(super) async fn respond(
     place: OwnedSemaphorePermit,
 ) -> Result<Response<BoxBody>, Failure> {
     let wanted: Wanted = call.parse()?;
-    let agent = super::agent(server, &wanted.model)?;
+    let agent = super::agent(server, call, &wanted.model)?;
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
     let is_stored = wanted.store != Some(false);
@@ -148,6 +148,7 @@ pub(super) async fn respond(
         (None, true) => new(server, call, &agent, messages).await?,
     };
     let request = TurnRequest {
+        client: call.caller.owner.clone(),
         session: begin.session.clone(),
         keep: begin.keep,
         agent,
@@ -161,7 +162,7 @@ pub(super) async fn respond(
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let feed = Feed::new(wanted.toolcell);
-    run(server, request, feed.clone(), cancel);
+    run(server, call, request, feed.clone(), cancel);
     let answer = Answer {
         id: id_of(&begin.session, begin.events),
         message: format!("msg_{}", uuid::Uuid::new_v4().simple()),
