@@ -6,6 +6,7 @@
 mod chat;
 mod feed;
 mod messages;
+mod references;
 mod response_stream;
 mod responses;
 

@@ -1,5 +1,9 @@
 //! `toolcell serve`: its page, its API, and OpenAI clients, with the real program.
 
+mod crash;
+mod openapi;
+mod users;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Stdio};
@@ -57,9 +61,14 @@ fn user(steps: Value) -> User {
 
 impl Served {
     fn start(user: &User) -> Self {
+        Self::with(user, &SCRIPTED)
+    }
+
+    /// Starts a server with these flags.
+    fn with(user: &User, flags: &[&str]) -> Self {
         let mut child = user
             .command(&["serve", "--http", "127.0.0.1:0"])
-            .args(SCRIPTED)
+            .args(flags)
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
@@ -113,6 +122,11 @@ impl Served {
         format!("host: {address}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n")
     }
 
+    /// Headers of another client.
+    fn headers_of(&self, token: &str) -> String {
+        self.authorized().replace(&self.token, token)
+    }
+
     fn get(&self, path: &str) -> Answered {
         self.send("GET", path, &self.authorized(), "")
     }
@@ -164,7 +178,7 @@ fn is_waiting(value: &Value) -> bool {
 
 #[test]
 fn page_and_api_need_the_link_or_a_token() {
-    let user = user(json!([]));
+    let user = user(json!([{"text": "Hi."}]));
     let served = Served::start(&user);
     let host = format!("host: {}\r\n", served.address);
     assert_eq!(served.send("GET", "/healthz", &host, "").body, "ok\n");
