@@ -88,12 +88,21 @@ async fn text_of(server: &Server, call: &Call, id: &str) -> Result<String, Failu
         return Err(none());
     }
     let entries = store.entries(&session, events, MAX_TURN, 64 << 20).await?;
-    let mut ends = entries
-        .iter()
-        .filter(|entry| entry.json.starts_with(r#"{"type":"turn_finished""#));
-    match ends.next().map(|entry| serde_json::from_str(&entry.json)) {
-        Some(Ok(Event::TurnFinished { text, .. })) => Ok(text),
-        _ => Err(none()),
+    let mut text = String::new();
+    let mut is_paused = false;
+    for entry in &entries {
+        match serde_json::from_str(&entry.json) {
+            Ok(Event::TurnFinished { text, .. }) => return Ok(text),
+            Ok(Event::StepFinished { message, .. }) => text.push_str(&message.text()),
+            // The turn waited for results of the client here; what follows is of the next answer.
+            Ok(Event::ApprovalRequested { .. }) => is_paused = true,
+            Ok(Event::StepStarted { .. }) if is_paused => break,
+            _ => {}
+        }
+    }
+    match text.is_empty() {
+        true => Err(none()),
+        false => Ok(text),
     }
 }
 

@@ -245,7 +245,7 @@ async fn waiting(
     let Ok(info) = store.info(&session).await else {
         return Ok(None);
     };
-    if !call.caller.owns(info.owner.as_deref()) || server.turns.state_of(&info).await != "idle" {
+    if !call.caller.owns(info.owner.as_deref()) || server.turns.state_of(&info).await != "open" {
         return Ok(None);
     }
     let from = info.events.saturating_sub(MAX_TURN as u64);
