@@ -180,7 +180,8 @@ impl ClientState {
         };
         let place = turns.clone().try_acquire_owned();
         place.map(Some).map_err(|_| {
-            let message = format!("{most} turns of the client are running, which is its maximum; wait for one");
+            let message =
+                format!("{most} turns of the client are running, which is its maximum; wait for one");
             Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
         })
     }
@@ -205,22 +206,20 @@ mod tests {
         assert!(one.count(begin).is_ok() && one.count(begin).is_ok());
         let refused = one.count(begin + Duration::from_secs(20)).unwrap_err();
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-        assert!(refused.retry_after.is_some_and(|seconds| (1..=61).contains(&seconds)));
+        assert!(
+            refused
+                .retry_after
+                .is_some_and(|seconds| (1..=61).contains(&seconds))
+        );
         assert!(other.count(begin).is_ok());
         assert!(one.count(begin + MINUTE + Duration::from_secs(1)).is_ok());
     }
 
     #[test]
     fn requests_in_progress_are_limited_for_each_client() {
-        let (one, other) = (
-            limited(ClientLimits::default()),
-            limited(ClientLimits::default()),
-        );
+        let (one, other) = (limited(ClientLimits::default()), limited(ClientLimits::default()));
         let places: Vec<_> = (0..MAX_REQUESTS).map(|_| one.request().unwrap()).collect();
-        assert_eq!(
-            one.request().unwrap_err().status,
-            StatusCode::TOO_MANY_REQUESTS
-        );
+        assert_eq!(one.request().unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
         assert!(other.request().is_ok());
         drop(places);
         assert!(one.request().is_ok());

@@ -1,6 +1,6 @@
 //! Program around the server: it has the agents, runs their turns, and describes its tools in its own words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -43,6 +43,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Describes the question about a call.
     fn question(&self, request: &ApprovalRequest) -> QuestionText;
+
+    /// Returns the sessions whose messages can have words in lower case; `None` if all can.
+    fn candidates<'a>(&'a self, words: &'a [String]) -> BoxFuture<'a, Option<HashSet<String>>>;
 
     /// Searches the messages of a session for words in lower case; `None` if none match.
     fn search<'a>(&'a self, session: &'a str, words: &'a [String]) -> BoxFuture<'a, Option<Vec<Found>>>;

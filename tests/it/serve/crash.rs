@@ -78,8 +78,14 @@ fn kill_after(points: impl IntoIterator<Item = usize>) -> usize {
         // What came is what is stored, and each call has finished once.
         let page = served.get(&format!("{session}/events?limit=5000")).json();
         let stored: Vec<&Value> = page["events"].as_array().unwrap().iter().collect();
-        assert_eq!(seen.values().collect::<Vec<_>>(), stored, "killed after {point} events");
-        let finished = stored.iter().filter(|event| event["event"]["type"] == "call_finished");
+        assert_eq!(
+            seen.values().collect::<Vec<_>>(),
+            stored,
+            "killed after {point} events"
+        );
+        let finished = stored
+            .iter()
+            .filter(|event| event["event"]["type"] == "call_finished");
         assert_eq!(finished.count(), CALLS, "killed after {point} events");
         let headers = served.authorized();
         while served.send("DELETE", &session, &headers, "").status != 204 {
@@ -103,18 +109,14 @@ fn killed_server_loses_no_event_at_fifty_points() {
     assert!(interrupted >= 25, "{interrupted} turns were interrupted");
 }
 
-#[test]
-fn hundred_answers_are_streamed_at_once() {
-    let user = user(json!([{"text": "One two three."}]));
-    let served = Served::start(&user);
+/// Streams so many answers at once, each of which is whole, while one client does not read.
+fn stream_at_once(served: &Served, count: usize) {
     let body = json!({"model": "default", "stream": true, "messages": [{"role": "user", "content": "Go."}]});
     let body = body.to_string();
     let headers = served.authorized();
-    // One that does not read its answer.
-    let unread = served.open("POST", "/v1/chat/completions", &headers, &body);
-    let streams: Vec<TcpStream> = (0..100)
-        .map(|_| served.open("POST", "/v1/chat/completions", &headers, &body))
-        .collect();
+    let open = || served.open("POST", "/v1/chat/completions", &headers, &body);
+    let unread = open();
+    let streams: Vec<TcpStream> = (0..count).map(|_| open()).collect();
     for mut stream in streams {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -122,4 +124,36 @@ fn hundred_answers_are_streamed_at_once() {
         assert!(answer.contains("data: [DONE]"), "{answer}");
     }
     drop(unread);
+}
+
+#[test]
+fn hundred_answers_are_streamed_at_once() {
+    let user = user(json!([{"text": "One two three."}]));
+    stream_at_once(&Served::start(&user), 100);
+}
+
+/// Memory of the server in use, in KiB (proc(5)).
+#[cfg(target_os = "linux")]
+fn resident(served: &Served) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Streams a thousand answers five times: `cargo test --test it -- --ignored thousand_answers`.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "opens a thousand connections"]
+fn thousand_answers_at_once_leave_no_memory_behind() {
+    let user = user(json!([{"text": "One two three."}]));
+    let served = Served::start(&user);
+    let before = resident(&served);
+    stream_at_once(&served, 1_000);
+    let first = resident(&served);
+    for _ in 0..4 {
+        stream_at_once(&served, 1_000);
+    }
+    let last = resident(&served);
+    println!("memory in KiB: {before} before, {first} after 1,000 streams, {last} after 5,000");
+    assert!(last < first + (64 << 10), "{first} KiB became {last} KiB");
 }

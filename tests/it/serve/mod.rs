@@ -78,7 +78,11 @@ impl Served {
             line.clear();
             assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the server ended");
         }
-        let link = line.split_once("http://").unwrap().1.trim_end_matches(['`', '\n']);
+        let link = line
+            .split_once("http://")
+            .unwrap()
+            .1
+            .trim_end_matches(['`', '\n']);
         let (address, code) = link.split_once("/login?code=").unwrap();
         let token = user.home().join(".local/state/toolcell/serve-token");
         Self {

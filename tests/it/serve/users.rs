@@ -13,7 +13,10 @@ const EVE: &str = "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee";
 /// Starts a server with clients, whose lines these are.
 fn serve(user: &User, lines: &[String], flags: &[&str]) -> Served {
     tokens(user, lines);
-    Served::with(user, &[&SCRIPTED[..], &["--token-file", "tokens"], flags].concat())
+    Served::with(
+        user,
+        &[&SCRIPTED[..], &["--token-file", "tokens"], flags].concat(),
+    )
 }
 
 fn tokens(user: &User, lines: &[String]) {
@@ -71,11 +74,14 @@ fn clients_share_no_session_memory_or_response() {
             let events = page["events"].as_array().unwrap();
             if events.iter().any(is_finished) {
                 let results = events.iter().map(|event| &event["event"]);
-                let found = results.filter(|event| {
-                    event["type"] == "call_finished" && event["tool"] == "memory_discover"
-                });
+                let found = results
+                    .filter(|event| event["type"] == "call_finished" && event["tool"] == "memory_discover");
                 return found
-                    .map(|event| event["structured"]["total"].as_u64().unwrap_or_else(|| panic!("{event}")))
+                    .map(|event| {
+                        event["structured"]["total"]
+                            .as_u64()
+                            .unwrap_or_else(|| panic!("{event}"))
+                    })
                     .collect();
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -86,7 +92,11 @@ fn clients_share_no_session_memory_or_response() {
     assert_eq!(found(&served.token), [0, 1]);
     assert_eq!(found(ADA), [1, 2]);
 
-    let own = |token: &str| served.send("GET", "/api/sessions", &served.headers_of(token), "").json();
+    let own = |token: &str| {
+        served
+            .send("GET", "/api/sessions", &served.headers_of(token), "")
+            .json()
+    };
     let id = own(ADA)["sessions"][0]["id"].as_str().unwrap().to_owned();
     for (method, path) in [
         ("GET", ""),
@@ -103,9 +113,16 @@ fn clients_share_no_session_memory_or_response() {
         }
     }
     let response = json!({"model": "default", "input": "Go."}).to_string();
-    let first = served.send("POST", "/v1/responses", &served.headers_of(ADA), &response).json();
+    let first = served
+        .send("POST", "/v1/responses", &served.headers_of(ADA), &response)
+        .json();
     let next = json!({"model": "default", "input": "Go.", "previous_response_id": first["id"]});
-    let answer = served.send("POST", "/v1/responses", &served.headers_of(EVE), &next.to_string());
+    let answer = served.send(
+        "POST",
+        "/v1/responses",
+        &served.headers_of(EVE),
+        &next.to_string(),
+    );
     assert_eq!(answer.json()["error"]["code"], "previous_response_not_found");
 }
 
@@ -121,15 +138,23 @@ fn client_keeps_to_its_agents_requests_and_tokens() {
         ],
         &[],
     );
-    let models = served.send("GET", "/v1/models", &served.headers_of(ADA), "").json();
+    let models = served
+        .send("GET", "/v1/models", &served.headers_of(ADA), "")
+        .json();
     assert_eq!(models["data"].as_array().unwrap().len(), 1);
     assert_eq!(models["data"][0]["id"], "writer");
-    assert_eq!(chat(&served, ADA, "default").json()["error"]["code"], "model_not_found");
+    assert_eq!(
+        chat(&served, ADA, "default").json()["error"]["code"],
+        "model_not_found"
+    );
     assert_eq!(chat(&served, ADA, "writer").status, 200);
     let refused = served.send("POST", "/api/sessions", &served.headers_of(ADA), "{}");
     assert_eq!(refused.status, 404, "{}", refused.body);
     let mcp = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-    let headers = format!("{}accept: application/json, text/event-stream\r\n", served.headers_of(ADA));
+    let headers = format!(
+        "{}accept: application/json, text/event-stream\r\n",
+        served.headers_of(ADA)
+    );
     assert_eq!(served.send("POST", "/mcp", &headers, &mcp).status, 403);
     for _ in 0..2 {
         assert_eq!(chat(&served, ADA, "writer").status, 200);
@@ -138,10 +163,18 @@ fn client_keeps_to_its_agents_requests_and_tokens() {
     assert_eq!(refused.status, 429);
     assert!(refused.head.contains("retry-after: "), "{}", refused.head);
     // Another client goes on, until its tokens of the day are used.
-    assert_eq!(served.send("GET", "/v1/models", &served.headers_of(EVE), "").status, 200);
+    assert_eq!(
+        served
+            .send("GET", "/v1/models", &served.headers_of(EVE), "")
+            .status,
+        200
+    );
     assert_eq!(chat(&served, EVE, "default").status, 200);
     let refused = chat(&served, EVE, "default");
-    assert_eq!((refused.status, refused.json()["error"]["code"].clone()), (429, json!("limit_used_up")));
+    assert_eq!(
+        (refused.status, refused.json()["error"]["code"].clone()),
+        (429, json!("limit_used_up"))
+    );
     assert!(refused.head.contains("x-should-retry: false"), "{}", refused.head);
     drop(served);
     let served = serve(&user, &[line(EVE, "name=eve tokens=1")], &[]);

@@ -19,7 +19,10 @@ struct Limited {
 /// Limits the calls of tools to the places of the client, if it has a limit. Calls of agents take none: they would hold them
 /// while their own calls wait.
 pub(crate) fn apply(tools: &mut [Arc<dyn Tool>], environment: &Environment) {
-    let places = environment.client.as_ref().and_then(|client| client.calls.as_ref());
+    let places = environment
+        .client
+        .as_ref()
+        .and_then(|client| client.calls.as_ref());
     let Some(places) = places else {
         return;
     };

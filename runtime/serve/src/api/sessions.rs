@@ -72,6 +72,10 @@ async fn page(
     words: &[String],
 ) -> Result<Response<BoxBody>, Failure> {
     let host = &server.turns.host;
+    let candidates = match words.is_empty() {
+        true => None,
+        false => host.candidates(words).await,
+    };
     let mut sessions = Vec::new();
     let mut next = None;
     let mut last = None;
@@ -79,7 +83,11 @@ async fn page(
         let mut found = Vec::new();
         if !words.is_empty() {
             let name = info.name.as_deref().unwrap_or_default().to_lowercase();
-            let matches = host.search(&info.id, words).await.unwrap_or_default();
+            let is_candidate = candidates.as_ref().is_none_or(|all| all.contains(&info.id));
+            let matches = match is_candidate {
+                true => host.search(&info.id, words).await.unwrap_or_default(),
+                false => Vec::new(),
+            };
             if matches.is_empty() && !words.iter().all(|word| name.contains(word.as_str())) {
                 continue;
             }

@@ -51,9 +51,9 @@ pub(super) fn read(tokens: Vec<ClientToken>) -> Result<Vec<ClientSettings>, Fail
         let place = token.place.clone();
         let failed = || Failure::new(Exit::Config, text!("the client in {} cannot be used", place));
         let client = one(token).map_err(|why| {
-            failed()
-                .why(why)
-                .hint("example: TOKEN name=ada agents=default,writer requests=60 turns=4 calls=8 tokens=1m cost=5")
+            failed().why(why).hint(
+                "example: TOKEN name=ada agents=default,writer requests=60 turns=4 calls=8 tokens=1m cost=5",
+            )
         })?;
         if !names.insert(client.name.clone()) {
             return Err(failed()
@@ -159,7 +159,10 @@ mod tests {
         let ada = &clients[0];
         assert_eq!(ada.name, "ada");
         assert_eq!(ada.limits.agents, Some(vec!["default".into(), "writer".into()]));
-        assert_eq!((ada.limits.requests, ada.limits.turns, ada.calls), (Some(60), Some(4), Some(8)));
+        assert_eq!(
+            (ada.limits.requests, ada.limits.turns, ada.calls),
+            (Some(60), Some(4), Some(8))
+        );
         assert_eq!(ada.daily.tokens, Some(1_000_000));
         assert_eq!(ada.daily.cost_micros, Some(2_500_000));
         assert!(clients[1].name.starts_with("token-"));
@@ -180,7 +183,11 @@ mod tests {
             ("cost=-1", "cost"),
             ("agents=a,,b", "a list of agents"),
         ] {
-            assert!(refused(settings).contains(why), "{settings}: {}", refused(settings));
+            assert!(
+                refused(settings).contains(why),
+                "{settings}: {}",
+                refused(settings)
+            );
         }
         let long = |length: usize| format!("name={}", "x".repeat(length));
         assert!(refused(&long(MAX_NAME + 1)).contains("a name has"));

@@ -1,6 +1,6 @@
 //! Agents of the configuration for the server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use toolcell_agent::{Agent, AgentBuilder, LoopState, Session};
 use toolcell_core::{ApprovalRequest, BoxFuture, Message, SessionStore, StoreError};
 use toolcell_mcp::client::end_all_processes;
-use toolcell_serve::{AgentInfo, AuditLine, Found, Host, Keep, PreparedTurn, QuestionText, Refusal, TurnRequest};
+use toolcell_serve::{
+    AgentInfo, AuditLine, Found, Host, Keep, PreparedTurn, QuestionText, Refusal, TurnRequest,
+};
 use toolcell_store::SqliteSessions;
 
 use super::clients::Daily;
@@ -244,7 +246,15 @@ impl AgentHost {
         Ok(PreparedTurn {
             events,
             run: Box::new(move |sink, cancel| {
-                Box::pin(turn::run(session, start, (sink, log), (cancel, meter), tools, held, mark))
+                Box::pin(turn::run(
+                    session,
+                    start,
+                    (sink, log),
+                    (cancel, meter),
+                    tools,
+                    held,
+                    mark,
+                ))
             }),
         })
     }
@@ -312,6 +322,10 @@ impl Host for AgentHost {
 
     fn question(&self, request: &ApprovalRequest) -> QuestionText {
         describe::question_text(request, self.known.get(&request.tool))
+    }
+
+    fn candidates<'a>(&'a self, words: &'a [String]) -> BoxFuture<'a, Option<HashSet<String>>> {
+        Box::pin(async move { self.store.candidates(words).await.ok().flatten() })
     }
 
     fn search<'a>(&'a self, session: &'a str, words: &'a [String]) -> BoxFuture<'a, Option<Vec<Found>>> {

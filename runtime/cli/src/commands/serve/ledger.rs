@@ -105,7 +105,8 @@ impl Ledger {
             return Ok(());
         }
         Err(Refusal::UsedUp {
-            message: "the client has used up its tokens or its money of today, which end at midnight UTC".into(),
+            message: "the client has used up its tokens or its money of today, which end at midnight UTC"
+                .into(),
             seconds: DAY_SECONDS - now % DAY_SECONDS,
         })
     }
@@ -211,7 +212,10 @@ mod tests {
             let text = std::fs::read_to_string(dir.path().join(name)).unwrap();
             assert!(text.len() <= 1_000 && !text.is_empty());
             for line in text.lines() {
-                assert!(line.contains(r#""client":"ada","decision":"answer","is_allowed":true"#), "{line}");
+                assert!(
+                    line.contains(r#""client":"ada","decision":"answer","is_allowed":true"#),
+                    "{line}"
+                );
             }
         }
     }

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::Grant;
 use toolcell_fs::Rules;
 use toolcell_http::{Reached, Token};
-use tokio::sync::Semaphore;
 use toolcell_serve::{Access, Client, ClientLimits, LINK_PATH, MAX_CONNECTIONS, PageKey, Server};
 
 use self::clients::ClientSettings;
@@ -99,10 +99,8 @@ impl Serve {
         )?;
         let others = clients::read(others)?;
         if let Some(client) = others.iter().find(|client| client.token == own) {
-            return Err(Failure::new(Exit::Config, "a token occurs twice").why(text!(
-                "the client `{}` has your own token",
-                client.name
-            )));
+            return Err(Failure::new(Exit::Config, "a token occurs twice")
+                .why(text!("the client `{}` has your own token", client.name)));
         }
         let own_environment = served(environment, "", None);
         let environment = &own_environment;
@@ -132,13 +130,8 @@ impl Serve {
             tokens.push((client.token.clone(), needs_own.then(|| environment.clone())));
             if needs_own {
                 let store: Arc<dyn toolcell_core::SessionStore> = store.clone();
-                let assembled = setup::assemble(
-                    &self.agent,
-                    overrides.clone(),
-                    &environment,
-                    console,
-                    Some(store),
-                );
+                let assembled =
+                    setup::assemble(&self.agent, overrides.clone(), &environment, console, Some(store));
                 let setup = Box::pin(assembled).await?;
                 own_agents.push((client.name.clone(), OwnAgents::of(setup)));
             }
@@ -224,7 +217,12 @@ fn needs_own(client: &ClientSettings, setup: &setup::AgentSetup) -> bool {
 
 /// Checks that the limits of a client can be kept.
 fn check_limits(client: &ClientSettings, setup: &setup::AgentSetup) -> Result<(), Failure> {
-    let failed = || Failure::new(Exit::Config, text!("the client `{}` cannot be served", client.name));
+    let failed = || {
+        Failure::new(
+            Exit::Config,
+            text!("the client `{}` cannot be served", client.name),
+        )
+    };
     for agent in client.limits.agents.iter().flatten() {
         let is_known = agent == host::MAIN || setup.subagents.iter().any(|known| known.name == *agent);
         if !is_known {

@@ -237,7 +237,10 @@ impl Meter {
 
     /// Counts a step; false if a limit is reached.
     fn event(&self, event: &Event) -> bool {
-        let Event::StepFinished { usage: Some(usage), .. } = event else {
+        let Event::StepFinished {
+            usage: Some(usage), ..
+        } = event
+        else {
             return true;
         };
         if !self.is_limited() {
@@ -260,7 +263,8 @@ impl Meter {
         }
         let after = self.of(session);
         let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = |after: u64, before: u64, counted: u64| after.saturating_sub(before).saturating_sub(counted);
+        let rest =
+            |after: u64, before: u64, counted: u64| after.saturating_sub(before).saturating_sub(counted);
         let used = Used {
             tokens: rest(after.tokens, self.before.tokens, counted.tokens),
             cost_micros: rest(after.cost_micros, self.before.cost_micros, counted.cost_micros),

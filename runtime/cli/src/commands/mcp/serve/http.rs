@@ -92,11 +92,9 @@ impl Http {
             .hint("add --token-file FILE, or listen on 127.0.0.1"));
         }
         if let Some(client) = tokens.iter().find(|client| !client.settings.is_empty()) {
-            return Err(
-                Failure::new(Exit::Config, "the tokens cannot be used")
-                    .why(text!("{} has settings of a client", client.place))
-                    .hint("`toolcell serve` has clients with settings; here, write one token on each line"),
-            );
+            return Err(Failure::new(Exit::Config, "the tokens cannot be used")
+                .why(text!("{} has settings of a client", client.place))
+                .hint("`toolcell serve` has clients with settings; here, write one token on each line"));
         }
         Ok(tokens.into_iter().map(|client| client.token).collect())
     }
@@ -165,7 +163,11 @@ pub(in crate::commands) fn read_tokens(
             place: "the keyring".into(),
         });
     }
-    if (1..tokens.len()).any(|index| tokens[..index].iter().any(|other| other.token == tokens[index].token)) {
+    if (1..tokens.len()).any(|index| {
+        tokens[..index]
+            .iter()
+            .any(|other| other.token == tokens[index].token)
+    }) {
         return Err(Failure::new(Exit::Config, "a token occurs twice")
             .why("each is a client with a budget of its own, and one of them would never be used")
             .hint("give each client a token of its own"));
