@@ -399,7 +399,7 @@ fn schemas() -> Value {
         "Tools": answer(&json!({"components": list(&component), "combinations": list(&list(&text())), "guard": {"enum": ["ask", "refuse", "off"]}}), &none),
         "Usage": answer(&json!({"days": list(&day)}), &none),
         "Markdown": body(&["texts"], &json!({"texts": list(&text())})),
-        "Rendered": answer(&json!({"rendered": list(&list(&object))}), &none),
+        "Rendered": answer(&json!({"rendered": list(&list(&json!({"type": "array"})))}), &none),
         "Models": answer(&json!({"object": {"const": "list"}, "data": list(&answer(&json!({"id": text(), "object": {"const": "model"}, "created": number(), "owned_by": text()}), &none))}), &none),
         // Unknown members are ignored: clients of OpenAI send settings of the model.
         "ChatCompletion": {"type": "object", "required": ["model", "messages"], "properties": {"model": text(), "messages": list(&object), "stream": {"type": ["boolean", "null"]}, "tools": {"type": ["array", "null"]}}},
