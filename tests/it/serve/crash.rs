@@ -106,7 +106,7 @@ fn killed_server_loses_and_repeats_no_event() {
 #[ignore = "starts the server a hundred times"]
 fn killed_server_loses_no_event_at_fifty_points() {
     let interrupted = kill_after(1..=50);
-    assert!(interrupted >= 25, "{interrupted} turns were interrupted");
+    assert!(interrupted >= 10, "{interrupted} turns were interrupted");
 }
 
 /// Streams so many answers at once, each of which is whole, while one client does not read.
