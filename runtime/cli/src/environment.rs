@@ -300,6 +300,7 @@ impl Environment {
             program: None,
             executables: Vec::new(),
             terminals: Terminals::default(),
+            client: None,
         }
     }
 }
