@@ -8,6 +8,9 @@ use std::io::{self, IsTerminal as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
 
 /// Snapshot of the process environment.
 #[derive(Debug, Clone)]
@@ -33,6 +36,17 @@ pub(crate) struct Environment {
     pub(crate) executables: Vec<PathBuf>,
     /// Standard streams that are terminals.
     pub(crate) terminals: Terminals,
+    /// Client of `toolcell serve` for which components are loaded; `None` for other commands.
+    pub(crate) client: Option<ServedClient>,
+}
+
+/// Client of `toolcell serve`.
+#[derive(Debug, Clone)]
+pub(crate) struct ServedClient {
+    /// Name, by which its buckets are its own; empty for the user of the server.
+    pub(crate) name: String,
+    /// Places of its calls at one time; `None` without a limit.
+    pub(crate) calls: Option<Arc<Semaphore>>,
 }
 
 /// Standard streams that are terminals.
@@ -165,6 +179,7 @@ impl Environment {
                 stdout: std::io::stdout().is_terminal(),
                 stderr: std::io::stderr().is_terminal(),
             },
+            client: None,
         };
         let called = std::env::args_os()
             .next()
@@ -263,6 +278,7 @@ impl Environment {
             program: self.program.clone(),
             executables: self.executables.clone(),
             terminals: Terminals::default(),
+            client: None,
         }
     }
 
@@ -284,6 +300,7 @@ impl Environment {
             program: None,
             executables: Vec::new(),
             terminals: Terminals::default(),
+            client: None,
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Clients: the user's page, known by a cookie, and programs, known by their bearer tokens.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderValue};
 use toolcell_http::Token;
+
+use crate::clients::{Client, ClientLimits, ClientState};
 
 /// Path of the one-time link.
 pub const LINK_PATH: &str = "/login";
@@ -49,20 +51,14 @@ impl PageKey {
     }
 }
 
-/// Client with a token.
-pub struct Client {
-    /// Name, by which its sessions are its own; empty for the user of the server.
-    pub name: String,
-    /// Its token.
-    pub token: Token,
-}
-
 /// Shows a link to the user.
 pub type LinkPrinter = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Clients of the server.
 pub struct Access {
-    clients: Vec<Client>,
+    clients: Vec<(String, Token, Arc<ClientState>)>,
+    /// Client of the page.
+    page: Arc<ClientState>,
     key: PageKey,
     link: Mutex<Link>,
     print: LinkPrinter,
@@ -74,12 +70,14 @@ struct Link {
 }
 
 /// Client of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Caller {
     /// Name of the client; empty for the user of the server.
     pub(crate) owner: String,
     /// True for the page.
     pub(crate) is_page: bool,
+    /// Its limits, and what it uses.
+    pub(crate) state: Arc<ClientState>,
 }
 
 impl Caller {
@@ -113,8 +111,12 @@ impl Access {
             code: random(),
             wrong: 0,
         };
+        let clients = clients
+            .into_iter()
+            .map(|client| (client.name, client.token, ClientState::new(client.limits)));
         Self {
-            clients,
+            clients: clients.collect(),
+            page: ClientState::new(ClientLimits::default()),
             key,
             link: Mutex::new(link),
             print,
@@ -164,14 +166,15 @@ impl Access {
             }
             let mut found = None;
             // All of them are compared, so that the time tells nothing about which it is.
-            for client in &self.clients {
-                if client.token.is_in(header.as_bytes()) {
-                    found = Some(client);
+            for (name, token, state) in &self.clients {
+                if token.is_in(header.as_bytes()) {
+                    found = Some((name, state));
                 }
             }
-            return found.map(|client| Caller {
-                owner: client.name.clone(),
+            return found.map(|(name, state)| Caller {
+                owner: name.clone(),
                 is_page: false,
+                state: state.clone(),
             });
         }
         let name = name(port);
@@ -184,6 +187,7 @@ impl Access {
         is_page.then(|| Caller {
             owner: String::new(),
             is_page: true,
+            state: self.page.clone(),
         })
     }
 }
@@ -199,8 +203,6 @@ fn name(port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use hyper::header::HeaderName;
 
     use super::*;
@@ -218,6 +220,7 @@ mod tests {
         let client = Client {
             name: "ada".into(),
             token,
+            limits: ClientLimits::default(),
         };
         let print = Box::new(move |link: &str| to.lock().unwrap().push(link.to_owned()));
         (Access::new(vec![client], PageKey::of_secret("s"), print), printed)
@@ -244,8 +247,9 @@ mod tests {
         let value = cookie.split(';').next().unwrap();
         let caller = access.caller(&headers(COOKIE, &format!("a=b; {value}")), 80);
         assert!(caller.is_some_and(|caller| caller.is_page && caller.owner.is_empty()));
-        assert_eq!(access.caller(&headers(COOKIE, value), 81), None);
-        assert_eq!(access.caller(&headers(COOKIE, &format!("{value}0")), 80), None);
+        assert!(access.caller(&headers(COOKIE, value), 81).is_none());
+        let other = headers(COOKIE, &format!("{value}0"));
+        assert!(access.caller(&other, 80).is_none());
     }
 
     #[test]
@@ -278,7 +282,7 @@ mod tests {
         let caller = access.caller(&bearer(&"x".repeat(32)), 80).unwrap();
         assert_eq!(caller.owner, "ada");
         assert!(caller.owns(Some("ada")) && !caller.owns(None) && !caller.owns(Some("eve")));
-        assert_eq!(access.caller(&bearer(&"y".repeat(32)), 80), None);
-        assert_eq!(access.caller(&HeaderMap::new(), 80), None);
+        assert!(access.caller(&bearer(&"y".repeat(32)), 80).is_none());
+        assert!(access.caller(&HeaderMap::new(), 80).is_none());
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Failure {
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) hints: Vec<String>,
+    /// Seconds after which the request may succeed, if they are known.
+    pub(crate) retry_after: Option<u64>,
 }
 
 impl Failure {
@@ -31,7 +33,13 @@ impl Failure {
             code,
             message: message.into(),
             hints: Vec::new(),
+            retry_after: None,
         }
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 
     pub(crate) fn hint(mut self, hint: &str) -> Self {
@@ -70,19 +78,23 @@ impl Failure {
             error["hints"] = json!(self.hints);
         }
         let response = json_of(self.status, &json!({ "error": error }));
-        with_headers(self.status, response)
+        with_headers(self.status, self.retry_after, response)
     }
 }
 
 /// Adds the headers that belong to a status.
-pub(crate) fn with_headers(status: StatusCode, mut response: Response<BoxBody>) -> Response<BoxBody> {
+pub(crate) fn with_headers(
+    status: StatusCode,
+    retry_after: Option<u64>,
+    mut response: Response<BoxBody>,
+) -> Response<BoxBody> {
     let headers = response.headers_mut();
     match status {
         StatusCode::UNAUTHORIZED => {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after.unwrap_or(1)));
         }
         _ => {}
     }
@@ -99,6 +111,10 @@ impl From<Refusal> for Failure {
                 .hint("resume it, or abandon it"),
             Refusal::NoTurn(message) => Self::new(StatusCode::CONFLICT, "no_turn", message),
             Refusal::Invalid(message) => Self::invalid(message),
+            Refusal::UsedUp { message, seconds } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "limit_used_up", message).retry_after(seconds)
+            }
+            Refusal::Conflict(message) => Self::new(StatusCode::CONFLICT, "conflict", message),
             Refusal::Failed(message) => Self::failed(message),
         }
     }

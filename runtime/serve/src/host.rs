@@ -1,6 +1,6 @@
 //! Program around the server: it has the agents, runs their turns, and describes its tools in its own words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::Usage;
 use toolcell_core::{ApprovalRequest, BoxFuture, Decision, EventSink, Message, SessionStore};
+
+use crate::clients::AuditLine;
 
 /// Runs turns and describes the agents.
 pub trait Host: Send + Sync + 'static {
@@ -42,6 +44,9 @@ pub trait Host: Send + Sync + 'static {
     /// Describes the question about a call.
     fn question(&self, request: &ApprovalRequest) -> QuestionText;
 
+    /// Returns the sessions whose messages can have words in lower case; `None` if all can.
+    fn candidates<'a>(&'a self, words: &'a [String]) -> BoxFuture<'a, Option<HashSet<String>>>;
+
     /// Searches the messages of a session for words in lower case; `None` if none match.
     fn search<'a>(&'a self, session: &'a str, words: &'a [String]) -> BoxFuture<'a, Option<Vec<Found>>>;
 
@@ -50,6 +55,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Returns what the components can access, as JSON.
     fn tools(&self) -> Value;
+
+    /// Notes a decision about a client.
+    fn audit(&self, line: &AuditLine);
 
     /// Returns the use of a client's sessions by day, as JSON.
     fn usage<'a>(&'a self, owner: &'a str, days: u64) -> BoxFuture<'a, Result<Value, String>>;
@@ -72,6 +80,8 @@ pub struct AgentInfo {
 
 /// Turn to run.
 pub struct TurnRequest {
+    /// Client; empty for the user of the server.
+    pub client: String,
     /// Identifier of the session.
     pub session: String,
     /// Session in the store, or in memory.
@@ -185,6 +195,15 @@ pub enum Refusal {
     NoTurn(String),
     /// The request is wrong.
     Invalid(String),
+    /// The client has used up a limit of its own for today.
+    UsedUp {
+        /// The limit.
+        message: String,
+        /// Seconds until it has more.
+        seconds: u64,
+    },
+    /// Something changed meanwhile.
+    Conflict(String),
     /// The host failed.
     Failed(String),
 }

@@ -6,7 +6,7 @@
 //!
 //! | concept | module |
 //! |---|---|
-//! | routes, and who may use them | `server`, `access` |
+//! | routes, and who may use them | `server`, `access`, `clients` |
 //! | what the server needs of the program around it | `host` |
 //! | sessions with a turn or a reader: events, questions, state | `live`, `turns` |
 //! | the API of Toolcell | `api` |
@@ -17,6 +17,7 @@
 mod access;
 mod answer;
 mod api;
+mod clients;
 mod host;
 mod live;
 mod markdown;
@@ -25,7 +26,8 @@ mod server;
 mod turns;
 mod v1;
 
-pub use access::{Access, Client, LINK_PATH, LinkPrinter, PageKey};
+pub use access::{Access, LINK_PATH, LinkPrinter, PageKey};
+pub use clients::{AuditLine, Client, ClientLimits, Decision, MAX_REQUESTS};
 pub use host::{
     AgentInfo, Asker, Attachment, ClientCall, ClientTool, Found, Host, Keep, PreparedTurn, QuestionText,
     Refusal, Start, TextPart, TurnEnd, TurnRequest, Words,

@@ -282,11 +282,11 @@ impl Live {
         (news, Some(told))
     }
 
-    /// Answers a question.
+    /// Answers a question, and returns its tool; `None` if it takes no such answer.
     ///
     /// # Errors
-    /// False if it takes no such answer; the error is that it is not open.
-    pub(crate) fn answer(&self, id: &str, choice: &str, words: Option<&str>) -> Result<bool, ()> {
+    /// It is not open.
+    pub(crate) fn answer(&self, id: &str, choice: &str, words: Option<&str>) -> Result<Option<String>, ()> {
         let mut state = self.lock();
         let at = state.questions.iter().position(|open| open.id == id).ok_or(())?;
         let decision = match choice {
@@ -300,7 +300,7 @@ impl Live {
                 reason: words.map(|words| format!("the user says: {words}")),
             },
             "later" => Decision::Later,
-            _ => return Ok(false),
+            _ => return Ok(None),
         };
         let open = state.questions.remove(at);
         state.version += 1;
@@ -308,7 +308,7 @@ impl Live {
         let changes = state.changes;
         drop(state);
         self.changed.send_replace(changes);
-        open.reply.send(decision).map(|()| true).map_err(drop)
+        open.reply.send(decision).map(|()| Some(open.tool)).map_err(drop)
     }
 
     fn withdraw(&self, id: &str) {

@@ -14,15 +14,13 @@ use toolcell_http::{BoxBody, BoxFuture, Origin, Reached, Service};
 
 use crate::access::{Access, Caller, LINK_PATH};
 use crate::answer::{self, Failure};
+use crate::clients::{AuditLine, Decision};
 use crate::host::Host;
 use crate::turns::Turns;
 use crate::{api, page, v1};
 
 /// Maximum number of connections: one for each stream, and some beside.
 pub const MAX_CONNECTIONS: usize = 2_048;
-
-/// Maximum number of requests and streams of each client in progress. Beyond it the status is 429.
-const MAX_REQUESTS: usize = 1_536;
 
 /// Maximum size of bodies that are read and not handled, of all clients, in bytes. Beyond it the status is 429.
 const MAX_BODIES: usize = 128 << 20;
@@ -34,7 +32,10 @@ const MAX_MESSAGE_BODY: usize = 32 << 20;
 const MAX_BODY: usize = 1 << 20;
 
 /// Paths of the server of the Model Context Protocol.
-const MOUNTED: [&str; 4] = ["/mcp", "/healthz", "/readyz", "/metrics"];
+const MOUNTED: [&str; 4] = [MCP, "/healthz", "/readyz", "/metrics"];
+
+/// Path of the Model Context Protocol.
+const MCP: &str = "/mcp";
 
 /// Server of agents.
 pub struct Server {
@@ -43,7 +44,6 @@ pub struct Server {
     access: Access,
     reached: Reached,
     mounted: Arc<dyn Service>,
-    requests: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     /// Cancelled when streams end.
     pub(crate) stopping: CancellationToken,
@@ -73,7 +73,6 @@ impl Server {
             access,
             reached,
             mounted,
-            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             stopping: CancellationToken::new(),
         })
@@ -87,7 +86,10 @@ impl Server {
     async fn route(&self, request: Request<Incoming>, origin: Origin<'_>) -> Response<BoxBody> {
         let path = request.uri().path().to_owned();
         if MOUNTED.contains(&path.as_str()) {
-            return self.mounted.respond(request, origin).await;
+            return match self.admit(&request, &path, origin.address.port()) {
+                Ok(()) => self.mounted.respond(request, origin).await,
+                Err(failure) => failure.response(),
+            };
         }
         let is_v1 = path == "/v1" || path.starts_with("/v1/");
         match self.answer(request, origin, path, is_v1).await {
@@ -95,6 +97,32 @@ impl Server {
             Err(failure) if is_v1 => v1::error(failure),
             Err(failure) => failure.response(),
         }
+    }
+
+    /// Notes a decision about a client.
+    pub(crate) fn note(&self, client: Option<&str>, decision: Decision, is_allowed: bool, detail: &str) {
+        let line = AuditLine::new(client, decision, is_allowed, detail);
+        self.turns.host.audit(&line);
+    }
+
+    /// Checks the limits of a client of the Model Context Protocol. Its tools are those of the main agent.
+    fn admit(&self, request: &Request<Incoming>, path: &str, port: u16) -> Result<(), Failure> {
+        let caller = self.access.caller(request.headers(), port);
+        // The server of the protocol refuses requests without a token.
+        let Some(caller) = caller.filter(|caller| path == MCP && !caller.is_page) else {
+            return Ok(());
+        };
+        let main = self.turns.host.agents().first().map(|agent| agent.id.as_str());
+        let admitted = match caller.state.limits.allows(main.unwrap_or_default()) {
+            true => caller.state.count(std::time::Instant::now()),
+            false => {
+                let message = "the client may not use the main agent, whose tools are those at `/mcp`";
+                Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message))
+            }
+        };
+        admitted.inspect_err(|failure| {
+            self.note(Some(&caller.owner), Decision::Limit, false, &failure.message);
+        })
     }
 
     async fn answer(
@@ -106,6 +134,7 @@ impl Server {
     ) -> Result<Response<BoxBody>, Failure> {
         if !toolcell_http::is_for(request.headers(), origin.address, &self.reached) {
             let reason = "the request is for another host, or comes from a page of another origin";
+            self.note(None, Decision::Access, false, reason);
             return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", reason));
         }
         let is_api = path == "/api" || path.starts_with("/api/");
@@ -120,6 +149,7 @@ impl Server {
                 false => "send `Authorization: Bearer TOKEN`",
             };
             let message = "the request needs a valid token";
+            self.note(None, Decision::Access, false, message);
             Failure::new(StatusCode::UNAUTHORIZED, "unauthenticated", message).hint(hint)
         })?;
         let is_get = request.method() == Method::GET;
@@ -132,9 +162,8 @@ impl Server {
             return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message));
         }
         origin.peer.is_of_client();
-        let place = self.requests.clone().try_acquire_owned().map_err(|_| {
-            let message = format!("{MAX_REQUESTS} requests are not answered yet; wait for one");
-            Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+        let place = caller.state.request().inspect_err(|failure| {
+            self.note(Some(&caller.owner), Decision::Limit, false, &failure.message);
         })?;
         let takes_body = matches!(*request.method(), Method::POST | Method::PATCH | Method::PUT);
         if takes_body && !toolcell_http::is_json(request.headers()) {
@@ -190,6 +219,7 @@ impl Server {
             let code = api::param(request.uri().query().unwrap_or_default(), "code").unwrap_or_default();
             let cookie =
                 (self.access.take(&code, port)).and_then(|cookie| HeaderValue::from_str(&cookie).ok());
+            self.note(None, Decision::Link, cookie.is_some(), "the link of the page");
             let cookie = cookie.ok_or_else(|| {
                 let message = "the link was used already, or is wrong";
                 Failure::new(StatusCode::FORBIDDEN, "forbidden", message)

@@ -12,8 +12,10 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{Event, EventSink};
 
+use crate::access::Caller;
 use crate::answer::Failure;
-use crate::host::{Host, Keep, PreparedTurn, Start, TurnEnd, TurnRequest};
+use crate::clients::{AuditLine, ClientState, Decision};
+use crate::host::{Host, Keep, PreparedTurn, Refusal, Start, TurnEnd, TurnRequest};
 use crate::live::{Live, is_failure};
 
 /// Maximum number of turns that run at a time. Beyond it the status is 429.
@@ -150,20 +152,49 @@ impl Turns {
         })
     }
 
+    /// Notes that a turn is beyond a limit.
+    fn noted<T>(
+        &self,
+        client: &str,
+        session: &str,
+        agent: &str,
+        take: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        take().inspect_err(|failure| {
+            let detail = format!("{agent}: {}", failure.message);
+            let line = AuditLine::new(Some(client), Decision::Limit, false, detail);
+            self.host.audit(&line.of(session));
+        })
+    }
+
+    /// Notes that a turn did not begin.
+    fn refused(&self, client: &str, session: &str, agent: &str, refusal: &Refusal) {
+        let decision = match refusal {
+            Refusal::UsedUp { .. } => Decision::Limit,
+            _ => Decision::Turn,
+        };
+        let detail = format!("{agent}: {}", Failure::from(refusal.clone()).message);
+        let line = AuditLine::new(Some(client), decision, false, detail);
+        self.host.audit(&line.of(session));
+    }
+
     /// Starts a turn of a saved session. It goes on when the client leaves.
     pub(crate) async fn start(
         self: &Arc<Self>,
+        caller: &Caller,
         id: &str,
         agent: String,
         start: Start,
     ) -> Result<(), Failure> {
-        let place = self.place()?;
+        let (client, state) = (caller.owner.clone(), &caller.state);
+        let place = self.noted(&client, id, &agent, || Ok((self.place()?, state.turn()?)))?;
         let live = self.live(id);
         let cancel = CancellationToken::new();
         if !live.reserve(cancel.clone()) {
             return Err(Failure::turn_running());
         }
         let request = TurnRequest {
+            client: client.clone(),
             session: id.to_owned(),
             keep: Keep::Stored,
             agent,
@@ -177,9 +208,15 @@ impl Turns {
         let turns = self.clone();
         let id = id.to_owned();
         let begun = self.tasks.spawn(async move {
+            let agent = request.agent.clone();
             let prepared = match turns.host.begin(request).await {
-                Ok(prepared) => prepared,
+                Ok(prepared) => {
+                    let line = AuditLine::new(Some(&client), Decision::Turn, true, agent);
+                    turns.host.audit(&line.of(&id));
+                    prepared
+                }
                 Err(refusal) => {
+                    turns.refused(&client, &id, &agent, &refusal);
                     live.release();
                     turns.forget(live, &id);
                     return Err(refusal);
@@ -205,12 +242,21 @@ impl Turns {
     /// Runs a turn whose events a client waits for; it ends with the future.
     pub(crate) async fn run_for(
         &self,
+        state: &ClientState,
         request: TurnRequest,
         sink: Arc<dyn EventSink>,
         cancel: CancellationToken,
     ) -> Result<TurnEnd, Failure> {
-        let _place = self.place()?;
-        let prepared = self.host.begin(request).await?;
+        let (client, id, agent) = (
+            request.client.clone(),
+            request.session.clone(),
+            request.agent.clone(),
+        );
+        let _place = self.noted(&client, &id, &agent, || Ok((self.place()?, state.turn()?)))?;
+        let begun = self.host.begin(request).await;
+        let prepared = begun.inspect_err(|refusal| self.refused(&client, &id, &agent, refusal))?;
+        let line = AuditLine::new(Some(&client), Decision::Turn, true, agent);
+        self.host.audit(&line.of(&id));
         Ok(self.run(prepared, sink, cancel).await)
     }
 

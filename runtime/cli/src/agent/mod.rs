@@ -1,5 +1,6 @@
 //! Agent of one command: provider, tools, hooks and subagents, and how a turn is run.
 
+pub(crate) mod call_limit;
 pub(crate) mod model;
 pub(crate) mod prices;
 pub(crate) mod project_instructions;

@@ -8,7 +8,7 @@ use toolcell_agent::{Agent, AgentBuilder, Approvals, BuildError, LoopPolicy};
 use toolcell_core::{Provider, SessionStore, Tool};
 
 use crate::agent::subagents::{NamedAgent, SharedRules};
-use crate::agent::{model, prices, project_instructions, subagents, system_prompt};
+use crate::agent::{call_limit, model, prices, project_instructions, subagents, system_prompt};
 use crate::approval::question;
 use crate::approval::terminal::{self, Known, TerminalApprover};
 use crate::approval::{project_rules, saved_approvals};
@@ -263,7 +263,7 @@ impl Components {
     /// Adds the hooks to loaded components, and starts servers.
     async fn with(
         loader: &ComponentLoader<'_>,
-        (loaded, mains): (Vec<Loaded>, usize),
+        (mut loaded, mains): (Vec<Loaded>, usize),
         wanted: Vec<McpSettings>,
         is_locked: bool,
         console: &Console,
@@ -274,6 +274,10 @@ impl Components {
         if !is_locked {
             servers.withhold_changed(environment, console)?;
         }
+        for component in &mut loaded {
+            call_limit::apply(&mut component.tools, environment);
+        }
+        servers.limit_calls(environment);
         Ok(Self {
             loaded,
             mains,

@@ -51,10 +51,19 @@ impl KeyValueStore for Buckets {
     }
 }
 
-/// Returns the path of the bucket store.
+/// Returns the path of the bucket store. A client of `toolcell serve` has one of its own, so that it reads nothing that
+/// another one has stored.
 pub(crate) fn path(environment: &Environment) -> Option<PathBuf> {
-    let dir = environment.data_dir.as_ref();
-    dir.map(|dir| dir.join("buckets.sqlite"))
+    let dir = environment.data_dir.as_ref()?;
+    let client = environment
+        .client
+        .as_ref()
+        .filter(|client| !client.name.is_empty());
+    let dir = match client {
+        Some(client) => dir.join("clients").join(&client.name),
+        None => dir.clone(),
+    };
+    Some(dir.join("buckets.sqlite"))
 }
 
 /// Opens the bucket store for a command; `None` if it does not exist yet.

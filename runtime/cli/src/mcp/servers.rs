@@ -15,6 +15,7 @@ use toolcell_core::{Tool, ToolError};
 use toolcell_mcp::client::{LeftOut, McpServer, PromptInfo};
 use toolcell_sandbox::Digest;
 
+use crate::agent::call_limit;
 use crate::approval::question;
 use crate::approval::terminal::Known;
 use crate::components::loader::{ComponentLoader, Loaded};
@@ -98,7 +99,17 @@ impl Servers {
             }
         };
         let mut servers = Vec::new();
-        for (settings, started) in started {
+        for (mut settings, started) in started {
+            let is_in_cell = matches!(settings.transport, Transport::Cell { .. });
+            if is_in_cell && environment.client.is_some() {
+                // Sessions of the client use it at the same time: what one has sent it, another may read.
+                let kept = DataFlow {
+                    reads_private: true,
+                    untrusted_content: true,
+                    ..DataFlow::default()
+                };
+                settings.flow = settings.flow.union(kept);
+            }
             match started {
                 Ok(started) => servers.push(Running::new(settings, started)),
                 Err(failure) if settings.required => {
@@ -111,6 +122,13 @@ impl Servers {
         servers.check_names(components, settings, console);
         servers.check_descriptions(components);
         Ok(servers)
+    }
+
+    /// Limits the calls of their tools to the places of a client of `toolcell serve`.
+    pub(crate) fn limit_calls(&mut self, environment: &Environment) {
+        for running in &mut self.0 {
+            call_limit::apply(&mut running.tools, environment);
+        }
     }
 
     /// Servers that run.

@@ -63,12 +63,16 @@ const MAX_SCRIPT_BYTES: u64 = 64 << 20;
 pub struct Scripted {
     info: ProviderInfo,
     script: Script,
+    /// True if requests are kept for tests of this workspace; a server would keep those of all its turns.
+    keeps_requests: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     requests: Vec<Request>,
+    /// Number of requests so far.
+    count: usize,
     failures: Vec<String>,
     played: Vec<bool>,
 }
@@ -86,6 +90,7 @@ impl Scripted {
                 model: script.model.clone(),
             },
             script,
+            keeps_requests: true,
             state: Mutex::new(state),
         }
     }
@@ -100,10 +105,12 @@ impl Scripted {
             path: path.to_owned(),
             source,
         })?;
-        Ok(Self::new(script))
+        let mut scripted = Self::new(script);
+        scripted.keeps_requests = false;
+        Ok(scripted)
     }
 
-    /// All requests so far, in order.
+    /// All requests so far, in order; none of a script that was read from a file.
     pub fn requests(&self) -> Vec<Request> {
         self.state().requests.clone()
     }
@@ -146,8 +153,11 @@ impl Scripted {
     /// Selects the step for a request and checks the request.
     fn accept(&self, request: &Request) -> Result<&Step, String> {
         let mut state = self.state();
-        let number = state.requests.len();
-        state.requests.push(request.clone());
+        let number = state.count;
+        state.count += 1;
+        if self.keeps_requests {
+            state.requests.push(request.clone());
+        }
         let index = match self.script.position {
             Position::Order => number,
             Position::Conversation => check::answers_in(request),
@@ -181,7 +191,9 @@ impl Scripted {
             }
             Err(why) => {
                 let why = format!("request {}: {why}", number + 1);
-                state.failures.push(why.clone());
+                if state.failures.is_empty() {
+                    state.failures.push(why.clone());
+                }
                 Err(why)
             }
         }

@@ -53,6 +53,10 @@ export class Scratch {
       this.files = (await api.scratch(name)).files;
       this.draw();
     } catch (error) {
+      if (error.status === 404 && !name) {
+        replace(this.content, h("p.faint", null, "This server does not offer changes in scratch overlays. Review them in a terminal: ", h("code", null, "toolcell scratch diff DIRECTORY")));
+        return;
+      }
       replace(this.content, h("p.bad", null, "The changes could not be loaded: " + error.message));
     }
   }

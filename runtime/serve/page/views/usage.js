@@ -57,7 +57,7 @@ export class Usage {
     if (!rows.length) { replace(this.content, h("p.faint", null, "No turn ran in this period.")); return; }
     const days = byDay(rows);
     const total = byDay(rows.map((row) => ({ ...row, day: "" })))[0];
-    const numbers = [["turns", count(total.turns)], ["tokens in", count(total.input)], ["tokens out", count(total.output)], ["cost", money(total.cost_micros)], ["calls", count(total.calls)], ["failures", (total.failures ? "✗ " : "") + count(total.failures)]];
+    const numbers = [["turns", count(total.turns)], ["tokens in", count(total.input)], ["tokens out", count(total.output)], ["cost", rows.some((row) => row.cost_micros !== undefined) ? money(total.cost_micros) : "no prices"], ["calls", count(total.calls)], ["failures", (total.failures ? "✗ " : "") + count(total.failures)]];
     replace(this.content, h("dl.totals", null, numbers.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
       CHARTS.filter(([, series]) => days.some((day) => series.some(([, of]) => of(day) > 0))).map(([title, series, show]) => h("section.card", null, h("h2", null, title), chart(title, days, series, show),
         h("details", null, h("summary", null, "Numbers"), h("div.table-box", { tabindex: "0", role: "region", "aria-label": title + " in numbers" }, h("table", null,

@@ -1,6 +1,7 @@
 //! The API of Toolcell, as `API.md` describes it.
 
 mod events;
+mod openapi;
 mod questions;
 mod sessions;
 mod turns;
@@ -12,7 +13,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use toolcell_core::store::SessionInfo;
 use toolcell_http::BoxBody;
 
+use self::openapi::ROUTES;
+pub(crate) use self::openapi::document as openapi;
 use crate::answer::{self, Failure};
+use crate::clients::name_of;
 use crate::markdown;
 use crate::server::{Call, Server};
 
@@ -25,140 +29,6 @@ const EXAMPLES: [&str; 3] = [
     "What time is it in Tokyo?",
     "Sort these words: pear, fig, apple",
 ];
-
-/// Routes: the method and the path, with `{id}` and the like for one part of it.
-pub(crate) const ROUTES: &[(&str, &str, &str)] = &[
-    ("GET", "/api/info", "Version, agents and limits of the server"),
-    ("GET", "/api/questions", "Open questions of all sessions"),
-    ("GET", "/api/tools", "What each component can access"),
-    ("GET", "/api/usage", "Turns, tokens, costs and calls by day"),
-    ("POST", "/api/markdown", "Markdown as trees of known elements"),
-    ("GET", "/api/sessions", "Sessions, most recently used first"),
-    ("POST", "/api/sessions", "Creates a session"),
-    (
-        "GET",
-        "/api/sessions/{id}",
-        "A session, with its budget, plan and questions",
-    ),
-    ("PATCH", "/api/sessions/{id}", "Names a session"),
-    ("DELETE", "/api/sessions/{id}", "Deletes a session"),
-    (
-        "POST",
-        "/api/sessions/{id}/fork",
-        "Creates a session from the beginning of another one",
-    ),
-    (
-        "GET",
-        "/api/sessions/{id}/export",
-        "The events of a session as JSON lines",
-    ),
-    (
-        "GET",
-        "/api/sessions/{id}/events",
-        "Events of a session, as a page or as a stream",
-    ),
-    (
-        "GET",
-        "/api/sessions/{id}/receipts",
-        "Calls of a session with their receipts",
-    ),
-    (
-        "GET",
-        "/api/sessions/{id}/questions",
-        "Open questions of a session",
-    ),
-    (
-        "POST",
-        "/api/sessions/{id}/questions/{question}",
-        "Answers a question",
-    ),
-    ("POST", "/api/sessions/{id}/turns", "Starts a turn with a message"),
-    ("POST", "/api/sessions/{id}/resume", "Continues an open turn"),
-    ("POST", "/api/sessions/{id}/abandon", "Ends an open turn"),
-    ("POST", "/api/sessions/{id}/cancel", "Cancels the running turn"),
-    (
-        "POST",
-        "/api/sessions/{id}/compact",
-        "Summarises the older part of the conversation",
-    ),
-    (
-        "POST",
-        "/api/sessions/{id}/undo",
-        "Removes the last turn from the conversation",
-    ),
-    ("GET", "/v1/models", "Agents as models of OpenAI clients"),
-    (
-        "POST",
-        "/v1/chat/completions",
-        "Chat Completions of OpenAI clients",
-    ),
-    ("POST", "/v1/responses", "Responses of OpenAI clients"),
-];
-
-/// Returns the OpenAPI document of the routes.
-pub(crate) fn openapi() -> String {
-    let mut paths = serde_json::Map::new();
-    for (method, path, summary) in ROUTES {
-        let parameters: Vec<Value> = path
-            .split('/')
-            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-            .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
-            .collect();
-        let success = match (*method, *path) {
-            ("DELETE", _) => "204",
-            ("POST", "/api/sessions" | "/api/sessions/{id}/fork") => "201",
-            ("POST", path) if path.starts_with("/api/sessions/{id}/") && is_turn(path) => "202",
-            _ => "200",
-        };
-        let mut operation = json!({
-            "summary": summary,
-            "parameters": parameters,
-            "security": [{"token": []}, {"page": []}],
-            "responses": {
-                (success): {"description": "Success"},
-                "default": {"description": "Error", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}},
-            },
-        });
-        if matches!(*method, "POST" | "PATCH") {
-            operation["requestBody"] = json!({
-                "required": true,
-                "content": {"application/json": {"schema": {"type": "object"}}},
-            });
-        }
-        let entry = paths.entry((*path).to_owned()).or_insert_with(|| json!({}));
-        entry[method.to_lowercase()] = operation;
-    }
-    let document = json!({
-        "openapi": "3.1.0",
-        "info": {"title": "Toolcell", "version": env!("CARGO_PKG_VERSION"), "license": {"name": "MIT OR Apache-2.0"}},
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "page": {"type": "apiKey", "in": "cookie", "name": "toolcell_PORT"},
-            },
-            "schemas": {"Error": {
-                "type": "object",
-                "required": ["error"],
-                "properties": {"error": {
-                    "type": "object",
-                    "required": ["code", "message"],
-                    "properties": {
-                        "code": {"type": "string"},
-                        "message": {"type": "string"},
-                        "hints": {"type": "array", "items": {"type": "string"}},
-                    },
-                }},
-            }},
-        },
-    });
-    document.to_string()
-}
-
-fn is_turn(path: &str) -> bool {
-    let word = path.rsplit('/').next().unwrap_or_default();
-    matches!(word, "turns" | "resume" | "abandon" | "cancel" | "compact")
-}
 
 /// Returns a parameter of a query, decoded.
 pub(crate) fn param(query: &str, name: &str) -> Option<String> {
@@ -215,11 +85,12 @@ pub(crate) async fn respond(
     let path = call.path.clone();
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     let is_route = |method: &str| {
-        ROUTES.iter().any(|(of_route, path, _)| {
+        ROUTES.iter().any(|route| {
+            let path = route.path;
             let names: Vec<&str> = path.split('/').skip(2).collect();
             let fits =
                 |(name, part): (&&str, &&str)| name == part || (name.starts_with('{') && !part.is_empty());
-            *of_route == method
+            route.method == method
                 && path.starts_with("/api/")
                 && names.len() == parts.len()
                 && names.iter().zip(&parts).all(fits)
@@ -263,7 +134,7 @@ pub(crate) async fn respond(
             match rest {
                 [] if is_get => sessions::show(server, &session).await,
                 [] if call.method == Method::PATCH => sessions::rename(server, &call, &session).await,
-                [] => sessions::delete(server, &session).await,
+                [] => sessions::delete(server, &call, &session).await,
                 ["fork"] => sessions::fork(server, &call, &session).await,
                 ["export"] => sessions::export(server, &session).await,
                 ["receipts"] => sessions::receipts(server, &session).await,
@@ -284,14 +155,12 @@ pub(crate) async fn respond(
 
 fn info(server: &Server, call: &Call) -> Value {
     let host = &server.turns.host;
-    let user = match call.caller.is_page || call.caller.owner.is_empty() {
-        true => "page",
-        false => &call.caller.owner,
-    };
+    let limits = &call.caller.state.limits;
+    let agents = host.agents().iter().filter(|agent| limits.allows(&agent.id));
     json!({
         "version": host.version(),
-        "user": user,
-        "agents": host.agents(),
+        "user": name_of(&call.caller.owner),
+        "agents": agents.collect::<Vec<_>>(),
         "limits": {"message_bytes": turns::MAX_TEXT, "attachment_bytes": turns::MAX_ATTACHED, "attachments": turns::MAX_ATTACHMENTS},
         "examples": EXAMPLES,
     })
@@ -323,12 +192,12 @@ mod tests {
     #[test]
     fn contract_names_every_route() {
         let page = include_str!("../../API.md");
-        for (method, path, _) in ROUTES {
+        for openapi::Route { method, path, .. } in ROUTES {
             let plain = path.replace("{id}", "ID").replace("{question}", "QID");
             assert!(page.contains(&plain), "{method} {plain}");
         }
-        let document: Value = serde_json::from_str(&openapi()).unwrap();
-        for (method, path, _) in ROUTES {
+        let document: Value = serde_json::from_str(&openapi::document()).unwrap();
+        for openapi::Route { method, path, .. } in ROUTES {
             assert!(
                 document["paths"][path][method.to_lowercase()].is_object(),
                 "{method} {path}"

@@ -7,6 +7,7 @@ use toolcell_core::store::SessionInfo;
 use toolcell_http::BoxBody;
 
 use crate::answer::{self, Failure};
+use crate::clients::{AuditLine, Decision};
 use crate::server::{Call, Server};
 
 /// Maximum length of the words of a refusal, in characters: the model reads them.
@@ -54,9 +55,17 @@ pub(super) fn answer(
         )));
     }
     let live = server.turns.find(&info.id);
-    match live.map_or(Err(()), |live| live.answer(question, &wanted.choice, words)) {
-        Ok(true) => Ok(answer::ok(&json!({}))),
-        Ok(false) => Err(Failure::invalid("the question does not have this choice")),
+    let answered = live.map_or(Err(()), |live| live.answer(question, &wanted.choice, words));
+    let detail = match &answered {
+        Ok(Some(tool)) => format!("{}: {tool}", wanted.choice),
+        _ => format!("question {question}: not answered"),
+    };
+    let is_allowed = matches!(answered, Ok(Some(_)));
+    let line = AuditLine::new(Some(&call.caller.owner), Decision::Answer, is_allowed, detail);
+    server.turns.host.audit(&line.of(&info.id));
+    match answered {
+        Ok(Some(_)) => Ok(answer::ok(&json!({}))),
+        Ok(None) => Err(Failure::invalid("the question does not have this choice")),
         Err(()) => Err(Failure::new(
             StatusCode::CONFLICT,
             "answered",

@@ -9,6 +9,7 @@ use toolcell_http::BoxBody;
 
 use super::param;
 use crate::answer::{self, Failure};
+use crate::clients::{AuditLine, Decision};
 use crate::server::{Call, Server};
 
 /// Number of sessions of a page, and its maximum.
@@ -71,6 +72,10 @@ async fn page(
     words: &[String],
 ) -> Result<Response<BoxBody>, Failure> {
     let host = &server.turns.host;
+    let candidates = match words.is_empty() {
+        true => None,
+        false => host.candidates(words).await,
+    };
     let mut sessions = Vec::new();
     let mut next = None;
     let mut last = None;
@@ -78,7 +83,11 @@ async fn page(
         let mut found = Vec::new();
         if !words.is_empty() {
             let name = info.name.as_deref().unwrap_or_default().to_lowercase();
-            let matches = host.search(&info.id, words).await.unwrap_or_default();
+            let is_candidate = candidates.as_ref().is_none_or(|all| all.contains(&info.id));
+            let matches = match is_candidate {
+                true => host.search(&info.id, words).await.unwrap_or_default(),
+                false => Vec::new(),
+            };
             if matches.is_empty() && !words.iter().all(|word| name.contains(word.as_str())) {
                 continue;
             }
@@ -112,7 +121,8 @@ pub(super) async fn create(server: &Server, call: &Call) -> Result<Response<BoxB
     let wanted: Create = call.parse()?;
     let host = &server.turns.host;
     let agent = wanted.agent.unwrap_or_else(|| "default".into());
-    if !host.agents().iter().any(|known| known.id == agent) {
+    let is_own = call.caller.state.limits.allows(&agent);
+    if !is_own || !host.agents().iter().any(|known| known.id == agent) {
         return Err(Failure::not_found("there is no such agent").hint("`GET /api/info` lists them"));
     }
     let id = uuid::Uuid::now_v7().to_string();
@@ -260,11 +270,17 @@ pub(super) async fn receipts(server: &Server, info: &SessionInfo) -> Result<Resp
     Ok(answer::ok(&json!({ "receipts": receipts })))
 }
 
-pub(super) async fn delete(server: &Server, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
+pub(super) async fn delete(
+    server: &Server,
+    call: &Call,
+    info: &SessionInfo,
+) -> Result<Response<BoxBody>, Failure> {
     if server.turns.find(&info.id).is_some_and(|live| live.is_running()) {
         return Err(Failure::turn_running());
     }
     server.turns.host.delete(&info.id).await?;
     server.turns.removed(&info.id);
+    let line = AuditLine::new(Some(&call.caller.owner), Decision::Delete, true, "");
+    server.turns.host.audit(&line.of(&info.id));
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }

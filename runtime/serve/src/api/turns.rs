@@ -60,11 +60,12 @@ pub(super) async fn respond(
                     let message = "no turn of the session runs in this server";
                     return Err(Failure::new(StatusCode::CONFLICT, "no_turn", message));
                 }
-                _ => return undo(server, &info).await,
+                _ => return undo(server, call, &info).await,
             }
         }
     };
-    server.turns.start(&info.id, agent(server, &info)?, start).await?;
+    let agent = agent(server, call, &info)?;
+    server.turns.start(&call.caller, &info.id, agent, start).await?;
     let id = &info.id;
     let mut session: Value = serde_json::to_value(&info).unwrap_or_default();
     if let Some(members) = session.as_object_mut() {
@@ -79,12 +80,16 @@ pub(super) async fn respond(
 }
 
 /// Returns the agent of a session.
-fn agent(server: &Server, info: &SessionInfo) -> Result<String, Failure> {
+fn agent(server: &Server, call: &Call, info: &SessionInfo) -> Result<String, Failure> {
     let agent = info.agent.as_deref().unwrap_or("default");
     let is_known = server.turns.host.agents().iter().any(|known| known.id == agent);
     if !is_known {
         let message = "the agent of the session is not in the configuration any more";
         return Err(Failure::new(StatusCode::CONFLICT, "conflict", message));
+    }
+    if !call.caller.state.limits.allows(agent) {
+        let message = "the client may not use the agent of the session";
+        return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
     }
     Ok(agent.to_owned())
 }
@@ -122,11 +127,11 @@ fn message(call: &Call) -> Result<Start, Failure> {
     })
 }
 
-async fn undo(server: &Server, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
+async fn undo(server: &Server, call: &Call, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
     if server.turns.find(&info.id).is_some_and(|live| live.is_running()) {
         return Err(Failure::turn_running());
     }
-    let agent = agent(server, info)?;
+    let agent = agent(server, call, info)?;
     let removed = server.turns.host.undo(&info.id, &agent).await?;
     Ok(answer::ok(&json!({ "removed": removed })))
 }

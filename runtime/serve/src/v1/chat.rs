@@ -122,7 +122,7 @@ pub(super) async fn respond(
     place: OwnedSemaphorePermit,
 ) -> Result<Response<BoxBody>, Failure> {
     let chat: Chat = call.parse()?;
-    let agent = super::agent(server, &chat.model)?;
+    let agent = super::agent(server, call, &chat.model)?;
     if chat.n.is_some_and(|n| n != 1) {
         return Err(Failure::invalid("`n` is 1: a turn has one answer"));
     }
@@ -149,6 +149,7 @@ pub(super) async fn respond(
         }
     };
     let request = TurnRequest {
+        client: call.caller.owner.clone(),
         session: session.clone(),
         keep,
         agent,
@@ -162,7 +163,7 @@ pub(super) async fn respond(
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let feed = Feed::new(chat.toolcell);
-    run(server, request, feed.clone(), cancel);
+    run(server, call, request, feed.clone(), cancel);
     let answer = Answer {
         id: format!("chatcmpl-{}", session.replace('-', "")),
         session,
@@ -184,11 +185,18 @@ pub(super) async fn respond(
 }
 
 /// Runs a turn on a task, whose text goes to a feed.
-pub(super) fn run(server: &Server, request: TurnRequest, feed: Arc<Feed>, cancel: CancellationToken) {
+pub(super) fn run(
+    server: &Server,
+    call: &Call,
+    request: TurnRequest,
+    feed: Arc<Feed>,
+    cancel: CancellationToken,
+) {
     let turns = server.turns.clone();
+    let client = call.caller.state.clone();
     server.turns.spawn(async move {
         let sink: Arc<dyn EventSink> = feed.clone();
-        let end = turns.run_for(request, sink, cancel).await;
+        let end = turns.run_for(&client, request, sink, cancel).await;
         feed.finish(end);
     });
 }

@@ -6,6 +6,7 @@
 mod chat;
 mod feed;
 mod messages;
+mod references;
 mod response_stream;
 mod responses;
 
@@ -75,8 +76,9 @@ struct Wishes {
 pub(crate) fn error(failure: Failure) -> Response<BoxBody> {
     let error = json!({ "error": error_of(&failure) });
     let response = answer::json_of(failure.status, &error);
-    let mut response = answer::with_headers(failure.status, response);
-    if failure.status.is_server_error() && failure.status != StatusCode::SERVICE_UNAVAILABLE {
+    let mut response = answer::with_headers(failure.status, failure.retry_after, response);
+    let is_final = failure.code == "limit_used_up";
+    if is_final || failure.status.is_server_error() && failure.status != StatusCode::SERVICE_UNAVAILABLE {
         // Tools may have run: the request is not to be repeated without the user.
         let header = HeaderName::from_static("x-should-retry");
         response
@@ -109,6 +111,7 @@ pub(crate) async fn respond(
     match call.path.as_str() {
         "/v1/models" if is_get => {
             let agents = server.turns.host.agents().iter();
+            let agents = agents.filter(|agent| call.caller.state.limits.allows(&agent.id));
             let models: Vec<Value> = agents.map(|agent| model(&agent.id)).collect();
             Ok(answer::ok(&json!({"object": "list", "data": models})))
         }
@@ -122,7 +125,7 @@ pub(crate) async fn respond(
         path => {
             let name = path.strip_prefix("/v1/models/").filter(|_| is_get);
             let name = name.ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
-            agent(server, name).map(|agent| answer::ok(&model(&agent)))
+            agent(server, &call, name).map(|agent| answer::ok(&model(&agent)))
         }
     }
 }
@@ -132,10 +135,10 @@ fn model(id: &str) -> Value {
 }
 
 /// Returns the agent of a model.
-fn agent(server: &Server, model: &str) -> Result<String, Failure> {
+fn agent(server: &Server, call: &Call, model: &str) -> Result<String, Failure> {
     let mut agents = server.turns.host.agents().iter();
     let found = agents
-        .find(|agent| agent.id == model)
+        .find(|agent| agent.id == model && call.caller.state.limits.allows(model))
         .map(|agent| agent.id.clone());
     found.ok_or_else(|| {
         Failure::new(

@@ -15,6 +15,7 @@ use toolcell_http::BoxBody;
 use super::chat::{run, tool_of};
 use super::feed::Feed;
 use super::messages::{Conversation, excerpt};
+use super::references;
 use super::response_stream::Stream;
 use super::{V1, Wishes, call_id, failure_of, responses_usage, seconds, turn_of};
 use crate::answer::{self, Failure};
@@ -127,6 +128,8 @@ struct Begin {
     results: BTreeMap<usize, String>,
     /// Number of events before the turn.
     events: u64,
+    /// Number of events before this part of it.
+    at: u64,
 }
 
 pub(super) async fn respond(
@@ -135,8 +138,9 @@ pub(super) async fn respond(
     held: Option<OwnedSemaphorePermit>,
     place: OwnedSemaphorePermit,
 ) -> Result<Response<BoxBody>, Failure> {
-    let wanted: Wanted = call.parse()?;
-    let agent = super::agent(server, &wanted.model)?;
+    let mut wanted: Wanted = call.parse()?;
+    let agent = super::agent(server, call, &wanted.model)?;
+    references::resolve(server, call, &mut wanted.input).await?;
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
     let is_stored = wanted.store != Some(false);
@@ -145,9 +149,13 @@ pub(super) async fn respond(
     let begin = match (&wanted.previous_response_id, is_stored) {
         (Some(previous), _) => go_on(server, call, previous, messages, &results).await?,
         (None, false) => in_memory(server, call, messages, &results),
-        (None, true) => new(server, call, &agent, messages).await?,
+        (None, true) => match waiting(server, call, &messages, &results).await? {
+            Some(begin) => begin,
+            None => new(server, call, &agent, messages).await?,
+        },
     };
     let request = TurnRequest {
+        client: call.caller.owner.clone(),
         session: begin.session.clone(),
         keep: begin.keep,
         agent,
@@ -161,10 +169,10 @@ pub(super) async fn respond(
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let feed = Feed::new(wanted.toolcell);
-    run(server, request, feed.clone(), cancel);
+    run(server, call, request, feed.clone(), cancel);
     let answer = Answer {
         id: id_of(&begin.session, begin.events),
-        message: format!("msg_{}", uuid::Uuid::new_v4().simple()),
+        message: references::message_id(&begin.session, begin.at),
         owner: call.caller.owner.clone(),
         session: begin.session,
         is_stored,
@@ -211,7 +219,48 @@ async fn new(
         start: last.map_or(Start::Proceed, Start::Parts),
         results: BTreeMap::new(),
         events,
+        at: events,
     })
+}
+
+/// Continues a stored turn that waits for these results, which the client sends without naming the response before.
+async fn waiting(
+    server: &Server,
+    call: &Call,
+    messages: &[Message],
+    results: &[(String, String)],
+) -> Result<Option<Begin>, Failure> {
+    let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
+    // Results of earlier turns stand before the message that followed them.
+    let after = messages
+        .iter()
+        .rposition(|message| !matches!(message, Message::Tool { .. }));
+    let count = messages.len() - after.map_or(0, |at| at + 1);
+    let last = &results[results.len().saturating_sub(count)..];
+    let of_turn = turn_of(last.iter().map(|(id, text)| (id.as_str(), text.clone())));
+    let Some((session, results)) = of_turn.filter(|_| ends_with_results) else {
+        return Ok(None);
+    };
+    let store = server.turns.host.store();
+    let Ok(info) = store.info(&session).await else {
+        return Ok(None);
+    };
+    if !call.caller.owns(info.owner.as_deref()) || server.turns.state_of(&info).await != "open" {
+        return Ok(None);
+    }
+    let from = info.events.saturating_sub(MAX_TURN as u64);
+    let entries = store.entries(&session, from, MAX_TURN, 64 << 20).await?;
+    let start = entries
+        .iter()
+        .rfind(|entry| entry.json.starts_with(r#"{"type":"turn_started""#));
+    Ok(start.map(|start| Begin {
+        session,
+        keep: Keep::Stored,
+        start: Start::Resume,
+        results,
+        events: start.seq - 1,
+        at: info.events,
+    }))
 }
 
 /// Begins a session in memory, or continues one that waits for these results.
@@ -227,6 +276,7 @@ fn in_memory(server: &Server, call: &Call, messages: Vec<Message>, results: &[(S
             start: Start::Resume,
             results,
             events: 0,
+            at: 0,
         },
         None => Begin {
             session: uuid::Uuid::now_v7().to_string(),
@@ -234,6 +284,7 @@ fn in_memory(server: &Server, call: &Call, messages: Vec<Message>, results: &[(S
             start: Start::Proceed,
             results: BTreeMap::new(),
             events: 0,
+            at: 0,
         },
     }
 }
@@ -285,6 +336,7 @@ async fn go_on(
             results,
             // The turn is the same one.
             events: before,
+            at: events,
         });
     }
     let mut content = Vec::new();
@@ -304,6 +356,7 @@ async fn go_on(
         start: Start::Parts(Message::User { content }),
         results: BTreeMap::new(),
         events,
+        at: events,
     })
 }
 

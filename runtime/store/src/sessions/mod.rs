@@ -11,6 +11,7 @@ mod schema;
 mod totals;
 mod write;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -96,6 +97,16 @@ impl SqliteSessions {
     ) -> Result<Search<T>, StoreError> {
         let id = session.to_owned();
         self.read(move |connection| read::search(connection, &id, most, found))
+            .await
+    }
+
+    /// Returns the sessions that can have a message with all these words in lower case, for [`Self::search`]; `None` if all can.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn candidates(&self, words: &[String]) -> Result<Option<HashSet<String>>, StoreError> {
+        let words = words.to_vec();
+        self.read(move |connection| read::candidates(connection, &words))
             .await
     }
 

@@ -527,6 +527,34 @@ async fn store_of_first_version_is_upgraded() {
 }
 
 #[tokio::test]
+async fn candidates_of_a_search_are_sessions_with_its_words_and_forks() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    for (id, text) in [
+        ("a", "Apples are red."),
+        ("b", "Pears are GREEN."),
+        ("c", "Äpfel are red."),
+    ] {
+        store.append(id, 0, vec![started(text)]).await.unwrap();
+    }
+    store.fork("b", "fork", None).await.unwrap();
+    let find = async |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let found = store.candidates(&words).await.unwrap();
+        found.map(|found| {
+            let mut found: Vec<String> = found.into_iter().collect();
+            found.sort();
+            found
+        })
+    };
+    assert_eq!(find(&["red", "apples"]).await.unwrap(), ["a", "fork"]);
+    assert_eq!(find(&["green"]).await.unwrap(), ["b", "fork"]);
+    assert_eq!(find(&["äpfel", "red"]).await.unwrap(), ["a", "c", "fork"]);
+    assert_eq!(find(&["äpfel"]).await, None);
+    assert_eq!(find(&["100%"]).await, None);
+}
+
+#[tokio::test]
 async fn search_reads_messages_and_passes_over_what_is_none() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);

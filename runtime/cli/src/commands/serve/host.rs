@@ -1,17 +1,22 @@
 //! Agents of the configuration for the server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use toolcell_agent::{Agent, AgentBuilder, LoopState, Session};
 use toolcell_core::{ApprovalRequest, BoxFuture, Message, SessionStore, StoreError};
 use toolcell_mcp::client::end_all_processes;
-use toolcell_serve::{AgentInfo, Found, Host, Keep, PreparedTurn, QuestionText, Refusal, TurnRequest};
+use toolcell_serve::{
+    AgentInfo, AuditLine, Found, Host, Keep, PreparedTurn, QuestionText, Refusal, TurnRequest,
+};
 use toolcell_store::SqliteSessions;
 
+use super::clients::Daily;
 use super::describe;
-use super::turn::{self, ClientTools, WebApprover};
+use super::ledger::{self, Audit, Ledger};
+use super::turn::{self, ClientTools, Meter, WebApprover};
 use crate::agent::setup::AgentSetup;
 use crate::approval::saved_approvals;
 use crate::approval::terminal::Known;
@@ -19,14 +24,13 @@ use crate::commands::session::check_name;
 use crate::commands::session::search::{MAX_MATCHES, matching};
 use crate::config::Settings;
 use crate::environment::Environment;
-use crate::error::Failure;
 use crate::mcp::servers::Servers;
 use crate::session::in_use;
 use crate::session::prompt::attachment;
 use crate::telemetry::log_files::Logs;
 
 /// Name of the main agent.
-const MAIN: &str = "default";
+pub(super) const MAIN: &str = "default";
 
 /// Maximum number of sessions in memory that wait for results of a client. The oldest ends for a further one.
 const MAX_HELD: usize = 256;
@@ -60,10 +64,35 @@ impl Held {
     }
 }
 
+/// Agents of one client, whose components keep nothing of others.
+pub(super) struct OwnAgents {
+    builders: BTreeMap<String, AgentBuilder>,
+    servers: Servers,
+}
+
+impl OwnAgents {
+    pub(super) fn of(setup: AgentSetup) -> Self {
+        let mut builders = BTreeMap::from([(MAIN.to_owned(), setup.builder)]);
+        for agent in setup.subagents {
+            builders.entry(agent.name).or_insert(agent.builder);
+        }
+        Self {
+            builders,
+            servers: setup.servers,
+        }
+    }
+}
+
 /// Agents of the configuration.
 pub(super) struct AgentHost {
     infos: Vec<AgentInfo>,
     builders: BTreeMap<String, AgentBuilder>,
+    /// Agents of clients that share no components with others.
+    own: BTreeMap<String, OwnAgents>,
+    /// Limits of clients for a day.
+    daily: BTreeMap<String, Daily>,
+    ledger: Arc<Ledger>,
+    audit: Audit,
     known: Arc<BTreeMap<String, Known>>,
     store: Arc<SqliteSessions>,
     environment: Environment,
@@ -76,10 +105,11 @@ pub(super) struct AgentHost {
 impl AgentHost {
     pub(super) fn new(
         setup: AgentSetup,
+        (own, daily): (Vec<(String, OwnAgents)>, BTreeMap<String, Daily>),
         settings: &Settings,
         store: Arc<SqliteSessions>,
         environment: &Environment,
-    ) -> Result<Arc<Self>, Failure> {
+    ) -> Arc<Self> {
         let tools = describe::tools(&setup, settings, false);
         let info = |id: &str, description: &str, builder: &AgentBuilder| {
             let provider = builder.provider_info();
@@ -99,9 +129,13 @@ impl AgentHost {
                 builders.insert(agent.name, agent.builder);
             }
         }
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             infos,
             builders,
+            own: own.into_iter().collect(),
+            daily,
+            ledger: Arc::new(Ledger::open(environment)),
+            audit: Audit::new(environment),
             known: setup.known,
             store,
             environment: environment.clone(),
@@ -109,12 +143,13 @@ impl AgentHost {
             logs: Mutex::new(setup.logs),
             servers: setup.servers,
             held: Arc::default(),
-        }))
+        })
     }
 
     /// Ends the MCP servers of the agents.
     pub(super) async fn end(&self) {
-        self.servers.stop().await;
+        let own = self.own.values().map(|own| &own.servers);
+        join_all(own.chain([&self.servers]).map(Servers::stop)).await;
         end_all_processes();
     }
 
@@ -122,19 +157,22 @@ impl AgentHost {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn builder(&self, agent: &str) -> Result<AgentBuilder, Refusal> {
-        let builder = self.builders.get(agent).cloned();
+    fn builder(&self, client: &str, agent: &str) -> Result<AgentBuilder, Refusal> {
+        let own = self.own.get(client).map(|own| &own.builders);
+        let builder = own.unwrap_or(&self.builders).get(agent).cloned();
         let builder = builder.ok_or_else(|| Refusal::Invalid("there is no such agent".into()))?;
         Ok(builder.store(self.store.clone()))
     }
 
     fn agent(&self, agent: &str) -> Result<Agent, Refusal> {
-        let built = self.builder(agent)?.build();
+        let built = self.builder("", agent)?.build();
         built.map_err(|error| Refusal::Failed(error.to_string()))
     }
 
     async fn prepare(&self, request: TurnRequest) -> Result<PreparedTurn, Refusal> {
-        let mut builder = self.builder(&request.agent)?;
+        let daily = self.daily.get(&request.client).copied().unwrap_or_default();
+        self.ledger.check(&request.client, daily, ledger::now())?;
+        let mut builder = self.builder(&request.client, &request.agent)?;
         if !request.instructions.is_empty() {
             builder = builder.further_instructions(&request.instructions);
         }
@@ -198,10 +236,25 @@ impl AgentHost {
             None => None,
         };
         let held = (!is_stored).then(|| self.held.clone());
+        let meter = Meter::new(
+            self.ledger.clone(),
+            request.client,
+            daily,
+            agent.policy().budget.prices,
+            &session,
+        );
         Ok(PreparedTurn {
             events,
             run: Box::new(move |sink, cancel| {
-                Box::pin(turn::run(session, start, (sink, log), cancel, tools, held, mark))
+                Box::pin(turn::run(
+                    session,
+                    start,
+                    (sink, log),
+                    (cancel, meter),
+                    tools,
+                    held,
+                    mark,
+                ))
             }),
         })
     }
@@ -271,6 +324,10 @@ impl Host for AgentHost {
         describe::question_text(request, self.known.get(&request.tool))
     }
 
+    fn candidates<'a>(&'a self, words: &'a [String]) -> BoxFuture<'a, Option<HashSet<String>>> {
+        Box::pin(async move { self.store.candidates(words).await.ok().flatten() })
+    }
+
     fn search<'a>(&'a self, session: &'a str, words: &'a [String]) -> BoxFuture<'a, Option<Vec<Found>>> {
         let words = words.to_vec();
         Box::pin(async move {
@@ -326,6 +383,10 @@ impl Host for AgentHost {
 
     fn tools(&self) -> Value {
         self.tools.clone()
+    }
+
+    fn audit(&self, line: &AuditLine) {
+        self.audit.write(line);
     }
 
     fn usage<'a>(&'a self, owner: &'a str, days: u64) -> BoxFuture<'a, Result<Value, String>> {

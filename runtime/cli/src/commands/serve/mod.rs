@@ -1,7 +1,9 @@
 //! `toolcell serve`: serves agents to a browser, to OpenAI clients, and by an API of its own.
 
+mod clients;
 mod describe;
 mod host;
+mod ledger;
 mod turn;
 
 use std::net::SocketAddr;
@@ -9,17 +11,20 @@ use std::sync::Arc;
 
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use toolcell_core::Grant;
 use toolcell_fs::Rules;
 use toolcell_http::{Reached, Token};
-use toolcell_serve::{Access, Client, LINK_PATH, MAX_CONNECTIONS, PageKey, Server};
+use toolcell_serve::{Access, Client, ClientLimits, LINK_PATH, MAX_CONNECTIONS, PageKey, Server};
 
-use self::host::AgentHost;
+use self::clients::ClientSettings;
+use self::host::{AgentHost, OwnAgents};
 use crate::agent::setup;
 use crate::commands::mcp::serve::{Mounted, read_tokens};
 use crate::components::keyring::Keyring;
-use crate::config::{self, Overrides};
-use crate::environment::Environment;
+use crate::config::{self, Overrides, ToolSettings};
+use crate::environment::{Environment, ServedClient};
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
 use crate::session::store;
@@ -53,7 +58,7 @@ pub(crate) struct Serve {
     #[arg(long = "http", value_name = "ADDRESS", default_value = ADDRESS)]
     address: SocketAddr,
 
-    /// Accept the bearer tokens in this file as well, one on each line. It must be readable by you alone.
+    /// Accept the bearer tokens in this file as well, one on each line, with the settings of its client. It must be readable by you alone.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
 
@@ -92,6 +97,13 @@ impl Serve {
             environment,
             &Keyring::of_system(),
         )?;
+        let others = clients::read(others)?;
+        if let Some(client) = others.iter().find(|client| client.token == own) {
+            return Err(Failure::new(Exit::Config, "a token occurs twice")
+                .why(text!("the client `{}` has your own token", client.name)));
+        }
+        let own_environment = served(environment, "", None);
+        let environment = &own_environment;
         let reached = Reached {
             hosts: self.hosts.clone(),
             origins: self.origins.clone(),
@@ -102,14 +114,28 @@ impl Serve {
         let store = Arc::new(store::open_file(environment)?);
         let setup = Box::pin(setup::assemble(
             &self.agent,
-            overrides,
+            overrides.clone(),
             environment,
             console,
             Some(store.clone()),
         ))
         .await?;
         console.note(setup.note.clone());
-        let tokens = std::iter::once(&own).chain(&others).cloned().collect();
+        let mut own_agents = Vec::new();
+        let mut tokens = vec![(own.clone(), None)];
+        for client in &others {
+            check_limits(client, &setup)?;
+            let environment = served(environment, &client.name, client.calls);
+            let needs_own = needs_own(client, &setup);
+            tokens.push((client.token.clone(), needs_own.then(|| environment.clone())));
+            if needs_own {
+                let store: Arc<dyn toolcell_core::SessionStore> = store.clone();
+                let assembled =
+                    setup::assemble(&self.agent, overrides.clone(), &environment, console, Some(store));
+                let setup = Box::pin(assembled).await?;
+                own_agents.push((client.name.clone(), OwnAgents::of(setup)));
+            }
+        }
         let (tools, locked) = (&self.agent.tools, self.agent.locked);
         let mounted = Mounted::new(
             tokens,
@@ -130,18 +156,25 @@ impl Serve {
         let listener = TcpListener::bind(self.address).await;
         let listener = listener.map_err(|error| failed().because(error))?;
         let address = listener.local_addr().map_err(|error| failed().because(error))?;
-        let clients = std::iter::once((String::new(), own)).chain(
-            others
-                .into_iter()
-                .map(|token| (format!("token-{}", token.fingerprint()), token)),
-        );
-        let clients = clients.map(|(name, token)| Client { name, token }).collect();
+        let daily = (others.iter())
+            .map(|client| (client.name.clone(), client.daily))
+            .collect();
+        let mut clients = vec![Client {
+            name: String::new(),
+            token: own,
+            limits: ClientLimits::default(),
+        }];
+        clients.extend(others.into_iter().map(|client| Client {
+            name: client.name,
+            token: client.token,
+            limits: client.limits,
+        }));
         let printer = console.clone();
         let print = Box::new(move |link: &str| {
             printer.note(text!("to open the page: {}", format!("http://{address}{link}")));
         });
         let access = Access::new(clients, PageKey::of_secret(&secret), print);
-        let host = AgentHost::new(setup, &settings, store, environment)?;
+        let host = AgentHost::new(setup, (own_agents, daily), &settings, store, environment);
         let server = Server::new(host.clone(), access, reached, mounted.service());
         tell(address, environment, console);
         server.print_link();
@@ -156,6 +189,55 @@ impl Serve {
             .map_err(|error| Failure::new(Exit::Failed, "the clients could not be served").because(error))?;
         Ok(Exit::Ok)
     }
+}
+
+/// Environment of a client.
+fn served(environment: &Environment, name: &str, calls: Option<usize>) -> Environment {
+    let mut environment = environment.clone();
+    environment.client = Some(ServedClient {
+        name: name.to_owned(),
+        calls: calls.map(|calls| Arc::new(Semaphore::new(calls))),
+    });
+    environment
+}
+
+/// True if the components of a client cannot be those of the others: they keep something, or their calls are limited.
+fn needs_own(client: &ClientSettings, setup: &setup::AgentSetup) -> bool {
+    let keeps = |settings: &ToolSettings| {
+        let grants = settings.grants.iter();
+        grants
+            .map(|line| &line.grant)
+            .any(|grant| matches!(grant, Grant::Bucket(_)))
+    };
+    client.calls.is_some()
+        || setup.servers.iter().next().is_some()
+        || setup.loaded.iter().any(|loaded| keeps(&loaded.settings))
+        || setup.hooks.iter().any(|hook| keeps(&hook.settings.component))
+}
+
+/// Checks that the limits of a client can be kept.
+fn check_limits(client: &ClientSettings, setup: &setup::AgentSetup) -> Result<(), Failure> {
+    let failed = || {
+        Failure::new(
+            Exit::Config,
+            text!("the client `{}` cannot be served", client.name),
+        )
+    };
+    for agent in client.limits.agents.iter().flatten() {
+        let is_known = agent == host::MAIN || setup.subagents.iter().any(|known| known.name == *agent);
+        if !is_known {
+            return Err(failed()
+                .why(text!("there is no agent `{}`", agent))
+                .hint("agents are `default` and those of `[agents]`"));
+        }
+    }
+    let has_prices = setup.agent.policy().budget.prices.is_some();
+    if client.daily.cost_micros.is_some() && !has_prices {
+        return Err(failed()
+            .why("it has a limit of its cost, and the prices of the model are not known")
+            .hint("set the prices of the model in [prices]"));
+    }
+    Ok(())
 }
 
 /// Tells the user where the server is, and how clients reach it.

@@ -9,12 +9,16 @@ use toolcell_agent::{
     AgentBuilder, ApprovalCause, ApprovalRequest, ApprovalRule, Approver, Decision, Session, TurnStart,
     Verdict,
 };
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::Prices;
 use toolcell_core::tool::{CallContext, Hints, ToolName};
 use toolcell_core::{BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec};
 use toolcell_serve::{Asker, ClientCall, ClientTool, Refusal, Start, TurnEnd};
 use toolcell_store::LogFiles;
 
+use super::clients::Daily;
 use super::host::{Held, message};
+use super::ledger::{self, Ledger, Used};
 use crate::approval::saved_approvals::SavedApproval;
 use crate::approval::terminal::Known;
 use crate::session::in_use::Mark;
@@ -185,24 +189,114 @@ impl Approver for WebApprover {
     }
 }
 
+/// Counts what a turn uses of the limits of its client.
+pub(super) struct Meter {
+    ledger: Arc<Ledger>,
+    client: String,
+    limits: Daily,
+    prices: Option<Prices>,
+    /// Use of the session before the turn, and of the turn so far.
+    before: Used,
+    counted: Mutex<Used>,
+}
+
+impl Meter {
+    pub(super) fn new(
+        ledger: Arc<Ledger>,
+        client: String,
+        limits: Daily,
+        prices: Option<Prices>,
+        session: &Session,
+    ) -> Self {
+        let mut meter = Self {
+            ledger,
+            client,
+            limits,
+            prices,
+            before: Used::default(),
+            counted: Mutex::default(),
+        };
+        meter.before = meter.of(session);
+        meter
+    }
+
+    /// Returns what a session has used, with its agents.
+    fn of(&self, session: &Session) -> Used {
+        let spent = session.state().spent();
+        let mut usage = spent.usage;
+        usage.add(spent.agents);
+        Used {
+            tokens: usage.input.saturating_add(usage.output),
+            cost_micros: (self.prices.as_ref()).map_or(0, |prices| spent.cost_micros(prices)),
+        }
+    }
+
+    fn is_limited(&self) -> bool {
+        self.limits != Daily::default()
+    }
+
+    /// Counts a step; false if a limit is reached.
+    fn event(&self, event: &Event) -> bool {
+        let Event::StepFinished {
+            usage: Some(usage), ..
+        } = event
+        else {
+            return true;
+        };
+        if !self.is_limited() {
+            return true;
+        }
+        let used = Used {
+            tokens: usage.input.saturating_add(usage.output),
+            cost_micros: (self.prices.as_ref()).map_or(0, |prices| prices.cost_micros(usage)),
+        };
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.tokens = counted.tokens.saturating_add(used.tokens);
+        counted.cost_micros = counted.cost_micros.saturating_add(used.cost_micros);
+        self.ledger.add(&self.client, used, self.limits, ledger::now())
+    }
+
+    /// Counts what no step told, such as the use of its agents; false if a limit is reached.
+    fn end(&self, session: &Session) -> bool {
+        if !self.is_limited() {
+            return true;
+        }
+        let after = self.of(session);
+        let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest =
+            |after: u64, before: u64, counted: u64| after.saturating_sub(before).saturating_sub(counted);
+        let used = Used {
+            tokens: rest(after.tokens, self.before.tokens, counted.tokens),
+            cost_micros: rest(after.cost_micros, self.before.cost_micros, counted.cost_micros),
+        };
+        self.ledger.add(&self.client, used, self.limits, ledger::now())
+    }
+}
+
 /// Runs a turn.
 pub(super) async fn run(
     mut session: Session,
     start: TurnStart,
     (sink, log): (Arc<dyn EventSink>, Option<Arc<LogFiles>>),
-    cancel: CancellationToken,
+    (cancel, meter): (CancellationToken, Meter),
     tools: ClientTools,
     held: Option<Arc<Held>>,
     mark: Option<Mark>,
 ) -> TurnEnd {
+    let (meter, stop) = (Arc::new(meter), cancel.clone());
+    let of_events = meter.clone();
     let both = move |event: &Event| {
         sink.event(event);
+        if !of_events.event(event) {
+            stop.cancel();
+        }
         if let Some(log) = &log {
             log.event(event);
         }
     };
     let report = session.run(start, &both, cancel).await;
     drop(mark);
+    let is_used_up = !meter.end(&session);
     let report = match report {
         Ok(report) => report,
         Err(error) => {
@@ -212,6 +306,8 @@ pub(super) async fn run(
             };
         }
     };
+    let failure = (is_used_up && report.outcome == TurnOutcome::Cancelled)
+        .then(|| "the client has used up its tokens or its money of today".to_owned());
     let waiting: Vec<ClientCall> = tools
         .waiting(&session)
         .into_iter()
@@ -224,7 +320,7 @@ pub(super) async fn run(
         outcome: Some(report.outcome),
         text: report.text,
         usage: report.usage,
-        failure: None,
+        failure,
         waiting,
     }
 }

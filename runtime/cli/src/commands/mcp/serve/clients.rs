@@ -134,6 +134,28 @@ impl<'a> Clients<'a> {
         })
     }
 
+    /// Creates the server of clients with tokens. Those with an offer of their own share nothing with others.
+    pub(super) fn with_offers(
+        &self,
+        clients: Vec<(toolcell_http::Token, Option<Offer>)>,
+        reached: toolcell_mcp::Reached,
+    ) -> Result<HttpServer, Failure> {
+        let metrics = Arc::new(Metrics::default());
+        let mut served = Vec::new();
+        for (token, own) in clients {
+            let server = match own {
+                Some(offer) => {
+                    let server = self.server(&offer, Some(&metrics))?;
+                    lock(&self.own).push(offer);
+                    server
+                }
+                None => self.server(&lock(&self.offer), Some(&metrics))?,
+            };
+            served.push((token, server));
+        }
+        Ok(HttpServer::new(Access::Tokens(served), reached, metrics))
+    }
+
     /// Creates the server of clients with tokens.
     pub(super) async fn with_tokens(
         &self,

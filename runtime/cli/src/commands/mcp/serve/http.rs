@@ -91,8 +91,22 @@ impl Http {
             .why("other machines reach this address, and all of them could call the tools")
             .hint("add --token-file FILE, or listen on 127.0.0.1"));
         }
-        Ok(tokens)
+        if let Some(client) = tokens.iter().find(|client| !client.settings.is_empty()) {
+            return Err(Failure::new(Exit::Config, "the tokens cannot be used")
+                .why(text!("{} has settings of a client", client.place))
+                .hint("`toolcell serve` has clients with settings; here, write one token on each line"));
+        }
+        Ok(tokens.into_iter().map(|client| client.token).collect())
     }
+}
+
+/// Token of a client, with the settings that stand behind it.
+pub(in crate::commands) struct ClientToken {
+    pub(in crate::commands) token: Token,
+    /// Settings as written: `KEY=VALUE`, separated by spaces.
+    pub(in crate::commands) settings: String,
+    /// Place of the token, for messages.
+    pub(in crate::commands) place: String,
 }
 
 /// Reads the tokens of a file and of accounts of the keyring.
@@ -104,19 +118,25 @@ pub(in crate::commands) fn read_tokens(
     token_accounts: &[String],
     environment: &Environment,
     keyring: &Keyring,
-) -> Result<Vec<Token>, Failure> {
-    let mut tokens = Vec::new();
+) -> Result<Vec<ClientToken>, Failure> {
+    let mut tokens: Vec<ClientToken> = Vec::new();
     if let Some(file) = token_file {
         let failed = || Failure::new(Exit::Config, text!("the tokens in `{}` cannot be used", file));
         let content = read(&environment.path(file, &environment.cwd), failed)?;
         let lines = content.lines().map(str::trim).enumerate();
         for (index, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-            tokens.push(Token::new(line).map_err(|error| {
+            let (token, settings) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let token = Token::new(token).map_err(|error| {
                 let place = format!("line {}: {error}", index + 1);
                 failed()
                     .why(place)
                     .hint("`head -c 32 /dev/urandom | base64` prints a token")
-            })?);
+            })?;
+            tokens.push(ClientToken {
+                token,
+                settings: settings.trim().to_owned(),
+                place: format!("line {} of the tokens", index + 1),
+            });
         }
         if tokens.is_empty() {
             return Err(failed().why("it has none").hint("write one token on each line"));
@@ -132,13 +152,22 @@ pub(in crate::commands) fn read_tokens(
         let value = keyring
             .get(account)?
             .ok_or_else(|| keyring::no_entry(Exit::Config, account).hint(hint()))?;
-        tokens.push(Token::new(value.trim()).map_err(|error| {
+        let token = Token::new(value.trim()).map_err(|error| {
             Failure::new(Exit::Config, text!("the token `{}` cannot be used", account))
                 .because(error)
                 .hint(hint())
-        })?);
+        })?;
+        tokens.push(ClientToken {
+            token,
+            settings: String::new(),
+            place: "the keyring".into(),
+        });
     }
-    if (1..tokens.len()).any(|index| tokens[..index].contains(&tokens[index])) {
+    if (1..tokens.len()).any(|index| {
+        tokens[..index]
+            .iter()
+            .any(|other| other.token == tokens[index].token)
+    }) {
         return Err(Failure::new(Exit::Config, "a token occurs twice")
             .why("each is a client with a budget of its own, and one of them would never be used")
             .hint("give each client a token of its own"));
@@ -229,6 +258,8 @@ mod tests {
                 .contains("too many tokens")
         );
         assert_eq!(tokens(&format!("# one\n\n{}", lines(1))), Ok(2));
+        let named = lines(1).replace('\n', " name=ada\n");
+        assert!(tokens(&named).unwrap_err().contains("settings of a client"));
         assert!(tokens("# none\n").unwrap_err().contains("it has none"));
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::clients::Clients;
 use self::http::Http;
-pub(in crate::commands) use self::http::read_tokens;
+pub(in crate::commands) use self::http::{ClientToken, read_tokens};
 pub(in crate::commands) use self::mounted::Mounted;
 use self::offer::Offer;
 use self::reload::Reload;

@@ -22,12 +22,13 @@ pub(in crate::commands) struct Mounted<'a> {
 }
 
 impl<'a> Mounted<'a> {
-    /// Creates the server of clients with tokens.
+    /// Creates the server of clients with tokens. One with an environment of its own has buckets and places for calls of its
+    /// own.
     ///
     /// # Errors
     /// Returns an error if a component cannot be used.
     pub(in crate::commands) async fn new(
-        tokens: Vec<Token>,
+        tokens: Vec<(Token, Option<Environment>)>,
         from: toolcell_http::Reached,
         (tools, locked): (&[String], bool),
         settings: &'a Settings,
@@ -45,7 +46,19 @@ impl<'a> Mounted<'a> {
         let hooks = loader.hooks().await?;
         let (offer, _) = Offer::components(&loader, &wanted, &hooks, locked).await?;
         let clients = Clients::new(offer, settings, environment, console);
-        let server = clients.with_tokens(tokens, reached).await?;
+        let mut offers = Vec::new();
+        for (token, own) in tokens {
+            let offer = match &own {
+                Some(environment) => {
+                    let loader = ComponentLoader::open(environment, settings, console)?;
+                    let hooks = loader.hooks().await?;
+                    Some(Offer::components(&loader, &wanted, &hooks, locked).await?.0)
+                }
+                None => None,
+            };
+            offers.push((token, offer));
+        }
+        let server = clients.with_offers(offers, reached)?;
         Ok(Self { server, clients })
     }
 

@@ -9,7 +9,7 @@ use toolcell_core::Tool;
 use toolcell_core::event::{DataFlow, EventSink};
 use toolcell_core::suggest::nearest;
 
-use crate::agent::setup;
+use crate::agent::{call_limit, setup};
 use crate::approval::terminal::Known;
 use crate::approval::{project_rules, terminal};
 use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
@@ -53,7 +53,10 @@ impl Offer {
         is_locked: bool,
     ) -> Result<(Self, Findings), Failure> {
         let (settings, environment) = (loader.settings, loader.environment);
-        let loaded = selection::load_all(loader, wanted).await?;
+        let mut loaded = selection::load_all(loader, wanted).await?;
+        for component in &mut loaded {
+            call_limit::apply(&mut component.tools, environment);
+        }
         let findings = tool_lint::among(&loaded);
         if is_locked {
             lock::check(&loaded, Some(hooks), environment)?;

@@ -1,0 +1,212 @@
+//! Clients with names and limits of their own: what one leaves, no other reads.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{SCRIPTED, Served, is_finished, user};
+use crate::support::cli_user::User;
+
+const ADA: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const EVE: &str = "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee";
+
+/// Starts a server with clients, whose lines these are.
+fn serve(user: &User, lines: &[String], flags: &[&str]) -> Served {
+    tokens(user, lines);
+    Served::with(
+        user,
+        &[&SCRIPTED[..], &["--token-file", "tokens"], flags].concat(),
+    )
+}
+
+fn tokens(user: &User, lines: &[String]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    user.file("tokens", lines.join("\n"));
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(user.work().join("tokens"), private).unwrap();
+}
+
+fn line(token: &str, settings: &str) -> String {
+    format!("{token} {settings}")
+}
+
+fn chat(served: &Served, token: &str, model: &str) -> super::Answered {
+    let body = json!({"model": model, "messages": [{"role": "user", "content": "Go."}]});
+    served.send(
+        "POST",
+        "/v1/chat/completions",
+        &served.headers_of(token),
+        &body.to_string(),
+    )
+}
+
+fn audit(user: &User) -> Vec<Value> {
+    let file = user.home().join(".local/state/toolcell/serve-audit.jsonl");
+    let text = std::fs::read_to_string(file).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn clients_share_no_session_memory_or_response() {
+    let user = user(json!([
+        {"calls": [{"name": "memory_discover", "arguments": {"query": "password"}}]},
+        {"calls": [{"name": "memory_store", "arguments": {"content": "The password is tulip."}}]},
+        {"calls": [{"name": "memory_discover", "arguments": {"query": "password"}}]},
+        {"text": "Done."},
+    ]));
+    user.configure("[tools.memory]\nenabled = true\ngrants = [\"keyvalue=memory\"]\n");
+    let served = serve(
+        &user,
+        &[line(ADA, "name=ada"), line(EVE, "name=eve")],
+        &["--tool", "memory"],
+    );
+    // Each finds nothing at first, stores, and finds what it has stored itself.
+    let found = |token: &str| -> Vec<u64> {
+        let headers = served.headers_of(token);
+        let session = served.send("POST", "/api/sessions", &headers, "{}").json();
+        let path = format!("/api/sessions/{}", session["id"].as_str().unwrap());
+        let turn = served.send("POST", &format!("{path}/turns"), &headers, r#"{"text": "Go."}"#);
+        assert_eq!(turn.status, 202, "{}", turn.body);
+        loop {
+            let page = served.send("GET", &format!("{path}/events"), &headers, "").json();
+            let events = page["events"].as_array().unwrap();
+            if events.iter().any(is_finished) {
+                let results = events.iter().map(|event| &event["event"]);
+                let found = results
+                    .filter(|event| event["type"] == "call_finished" && event["tool"] == "memory_discover");
+                return found
+                    .map(|event| {
+                        event["structured"]["total"]
+                            .as_u64()
+                            .unwrap_or_else(|| panic!("{event}"))
+                    })
+                    .collect();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    assert_eq!(found(ADA), [0, 1]);
+    assert_eq!(found(EVE), [0, 1]);
+    assert_eq!(found(&served.token), [0, 1]);
+    assert_eq!(found(ADA), [1, 2]);
+
+    let own = |token: &str| {
+        served
+            .send("GET", "/api/sessions", &served.headers_of(token), "")
+            .json()
+    };
+    let id = own(ADA)["sessions"][0]["id"].as_str().unwrap().to_owned();
+    for (method, path) in [
+        ("GET", ""),
+        ("GET", "/events"),
+        ("GET", "/export"),
+        ("GET", "/receipts"),
+        ("GET", "/questions"),
+        ("DELETE", ""),
+    ] {
+        let path = format!("/api/sessions/{id}{path}");
+        for token in [EVE, served.token.as_str()] {
+            let answer = served.send(method, &path, &served.headers_of(token), "");
+            assert_eq!(answer.status, 404, "{method} {path}");
+        }
+    }
+    let response = json!({"model": "default", "input": "Go."}).to_string();
+    let first = served
+        .send("POST", "/v1/responses", &served.headers_of(ADA), &response)
+        .json();
+    let next = json!({"model": "default", "input": "Go.", "previous_response_id": first["id"]});
+    let answer = served.send(
+        "POST",
+        "/v1/responses",
+        &served.headers_of(EVE),
+        &next.to_string(),
+    );
+    assert_eq!(answer.json()["error"]["code"], "previous_response_not_found");
+}
+
+#[test]
+fn client_keeps_to_its_agents_requests_and_tokens() {
+    let user = user(json!([{"text": "One."}]));
+    user.configure("[agents.writer]\ndescription = \"Writes.\"\n");
+    let served = serve(
+        &user,
+        &[
+            line(ADA, "name=ada agents=writer requests=6"),
+            line(EVE, "name=eve tokens=1"),
+        ],
+        &[],
+    );
+    let models = served
+        .send("GET", "/v1/models", &served.headers_of(ADA), "")
+        .json();
+    assert_eq!(models["data"].as_array().unwrap().len(), 1);
+    assert_eq!(models["data"][0]["id"], "writer");
+    assert_eq!(
+        chat(&served, ADA, "default").json()["error"]["code"],
+        "model_not_found"
+    );
+    assert_eq!(chat(&served, ADA, "writer").status, 200);
+    let refused = served.send("POST", "/api/sessions", &served.headers_of(ADA), "{}");
+    assert_eq!(refused.status, 404, "{}", refused.body);
+    let mcp = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let headers = format!(
+        "{}accept: application/json, text/event-stream\r\n",
+        served.headers_of(ADA)
+    );
+    assert_eq!(served.send("POST", "/mcp", &headers, &mcp).status, 403);
+    for _ in 0..2 {
+        assert_eq!(chat(&served, ADA, "writer").status, 200);
+    }
+    let refused = chat(&served, ADA, "writer");
+    assert_eq!(refused.status, 429);
+    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+    // Another client goes on, until its tokens of the day are used.
+    assert_eq!(
+        served
+            .send("GET", "/v1/models", &served.headers_of(EVE), "")
+            .status,
+        200
+    );
+    assert_eq!(chat(&served, EVE, "default").status, 200);
+    let refused = chat(&served, EVE, "default");
+    assert_eq!(
+        (refused.status, refused.json()["error"]["code"].clone()),
+        (429, json!("limit_used_up"))
+    );
+    assert!(refused.head.contains("x-should-retry: false"), "{}", refused.head);
+    drop(served);
+    let served = serve(&user, &[line(EVE, "name=eve tokens=1")], &[]);
+    assert_eq!(chat(&served, EVE, "default").status, 429);
+    assert_eq!(chat(&served, ADA, "default").status, 401);
+
+    let lines = audit(&user);
+    let of = |client: Value, decision: &str, is_allowed: bool| {
+        lines
+            .iter()
+            .filter(|line| {
+                line["client"] == client && line["decision"] == decision && line["is_allowed"] == is_allowed
+            })
+            .count()
+    };
+    assert_eq!(of(json!("ada"), "turn", true), 3, "{lines:?}");
+    assert_eq!(of(json!("ada"), "limit", false), 2);
+    assert_eq!(of(json!("eve"), "limit", false), 2);
+    assert_eq!(of(Value::Null, "access", false), 1);
+}
+
+#[test]
+fn wrong_client_ends_the_start() {
+    let user = user(json!([{"text": "One."}]));
+    for (settings, why) in [
+        ("name=ada grants=read=/", "there is no setting"),
+        ("name=ada agents=nobody", "there is no agent"),
+        ("name=ada cost=1", "prices"),
+    ] {
+        tokens(&user, &[line(ADA, settings)]);
+        let flags = ["serve", "--http", "127.0.0.1:0", "--token-file", "tokens"];
+        let seen = user.run(&[&flags[..], &SCRIPTED[..]].concat()).ended(3);
+        assert!(seen.stderr.contains(why), "{}", seen.stderr);
+    }
+}
