@@ -196,9 +196,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Names of the tools so far, without control tools.
-    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
-        self.tools.iter().map(|tool| tool.spec().name.as_str())
+    /// True if a further tool cannot have this name: one of the tools so far has it, or a control tool, offered or not.
+    pub fn has_name(&self, name: &str) -> bool {
+        is_reserved(name) || self.tools.iter().any(|tool| tool.spec().name.as_str() == name)
     }
 
     /// Model of the agent.

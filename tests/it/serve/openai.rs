@@ -38,9 +38,14 @@ fn tool_of_the_client_is_called_and_the_turn_continues() {
         {"text": "It rains in Oslo."},
     ]));
     let served = Served::start(&user);
-    let tools = json!([{"type": "function", "function": {"name": "weather", "parameters": {
-        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
-    }}}]);
+    // The name of a tool of the agent, and that of a control tool, are left out.
+    let tools = json!([
+        {"type": "function", "function": {"name": "weather", "parameters": {
+            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        }}},
+        {"type": "function", "function": {"name": "text_count", "parameters": {"type": "object"}}},
+        {"type": "function", "function": {"name": "read_result", "parameters": {"type": "object"}}},
+    ]);
     let mut messages = json!([{"role": "user", "content": "Does it rain?"}]);
     let request = |messages: &Value| json!({"model": "default", "messages": messages, "tools": tools});
     let first = served.post("/v1/chat/completions", &request(&messages)).json();

@@ -53,7 +53,7 @@ struct OfClient {
 }
 
 impl ClientTools {
-    /// Reads the tools of a client. One with the name of a tool of the agent is left out.
+    /// Reads the tools of a client. One with the name of a tool of the agent, or of a control tool, is left out.
     pub(super) fn new(wanted: &[ClientTool], builder: &AgentBuilder) -> Result<Self, Refusal> {
         let mut tools: Vec<Arc<ToolSpec>> = Vec::new();
         for tool in wanted {
@@ -63,8 +63,7 @@ impl ClientTools {
             };
             let name = ToolName::new(tool.name.as_str()).map_err(|error| wrong(&error))?;
             let schema = Schema::for_arguments(&tool.schema.to_string()).map_err(|error| wrong(&error))?;
-            let is_known = tools.iter().any(|known| known.name == name)
-                || builder.tool_names().any(|known| known == name.as_str());
+            let is_known = tools.iter().any(|known| known.name == name) || builder.has_name(name.as_str());
             if !is_known {
                 tools.push(Arc::new(ToolSpec {
                     name,
