@@ -130,7 +130,10 @@ fn every_command_of_the_guide_prints_what_it_says() {
                 }
                 "sh" | "sh fails" => {}
                 language if language.starts_with("sh answers ") => {}
-                other => panic!("{at}: nothing looks at a block `{other}`"),
+                other => {
+                    wrong.push(format!("{at}: nothing looks at a block `{other}`"));
+                    continue;
+                }
             }
             let (printed, is_well) = run(&user, &block);
             if is_well == (block.language == "sh fails") {

@@ -444,3 +444,16 @@ fn many_streams_and_one_that_is_not_read_hold_up_no_other() {
         }
     }
 }
+
+#[test]
+fn examples_of_the_page_work_without_a_model() {
+    let user = user(json!([{"text": "Hi."}]));
+    let served = Served::start(&user);
+    let info = served.get("/api/info").json();
+    let examples = info["examples"].as_array().unwrap();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let seen = user.run(&["run", example.as_str().unwrap()]).ended(0);
+        assert!(seen.stdout.contains(" says:"), "{example}: {}", seen.stdout);
+    }
+}

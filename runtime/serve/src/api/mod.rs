@@ -25,9 +25,9 @@ const MAX_DAYS: u64 = 366;
 
 /// Requests that work without a model.
 const EXAMPLES: [&str; 3] = [
-    "How many words are in this sentence?",
-    "What time is it in Tokyo?",
-    "Sort these words: pear, fig, apple",
+    "How many words are in \"the quick brown fox\"?",
+    "How many days are there from 2026-01-01 to 2026-12-25?",
+    "Compare \"red, green\" with \"red, blue\"",
 ];
 
 /// Returns a parameter of a query, decoded.
