@@ -299,7 +299,6 @@ impl Random {
     }
 
     /// Number from -1 to 1.
-    #[expect(clippy::cast_possible_truncation, reason = "16 bits are kept")]
     fn unit(&mut self) -> f32 {
         f32::from((self.next() >> 48) as u16) / 32_768.0 - 1.0
     }

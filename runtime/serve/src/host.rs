@@ -155,8 +155,12 @@ pub struct PreparedTurn {
     /// Number of events in the journal.
     pub events: u64,
     /// Runs the turn. Dropping the future interrupts it.
-    pub run: Box<dyn FnOnce(Arc<dyn EventSink>, CancellationToken) -> BoxFuture<'static, TurnEnd> + Send>,
+    pub run: RunTurn,
 }
+
+/// Runs a turn, whose events go to the sink, until its end or its cancellation.
+pub type RunTurn =
+    Box<dyn FnOnce(Arc<dyn EventSink>, CancellationToken) -> BoxFuture<'static, TurnEnd> + Send>;
 
 /// End of a turn.
 #[derive(Debug, Clone, Default)]

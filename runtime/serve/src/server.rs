@@ -216,6 +216,16 @@ impl Server {
             ));
         }
         if path == LINK_PATH {
+            let is_opened = request.method() == Method::GET
+                && !["sec-purpose", "purpose"]
+                    .iter()
+                    .any(|name| request.headers().contains_key(*name))
+                && toolcell_http::only(request.headers(), "sec-fetch-mode")
+                    .is_none_or(|mode| mode == "navigate");
+            if !is_opened {
+                let message = "the link is opened in a browser, as a page";
+                return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
+            }
             let code = api::param(request.uri().query().unwrap_or_default(), "code").unwrap_or_default();
             let cookie =
                 (self.access.take(&code, port)).and_then(|cookie| HeaderValue::from_str(&cookie).ok());

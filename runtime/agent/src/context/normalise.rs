@@ -2,6 +2,7 @@
 //! order. The loop maintains this itself; conversations that were loaded, edited by hooks or written by other programs
 //! may not.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use toolcell_core::{Content, Message};
@@ -14,17 +15,17 @@ pub(crate) fn normalise(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     if in_order(&messages) {
         return messages;
     }
+    let mut results = results_of(&messages).into_iter().rev();
     let mut out: Vec<Arc<Message>> = Vec::with_capacity(messages.len());
-    for (i, message) in messages.iter().enumerate() {
+    for message in &messages {
         match message.as_ref() {
             // Added with the answer that contains its call.
             Message::Tool { .. } => {}
             Message::Assistant { parts } if parts.is_empty() => {}
             Message::Assistant { .. } => {
                 out.push(message.clone());
-                let later = &messages[i + 1..];
                 for call in message.calls() {
-                    out.push(result_of(&call.id, later).unwrap_or_else(|| {
+                    out.push(results.next().flatten().unwrap_or_else(|| {
                         Arc::new(Message::Tool {
                             call_id: call.id.clone(),
                             name: call.name.clone(),
@@ -40,16 +41,22 @@ pub(crate) fn normalise(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     out
 }
 
-/// The first result with this identifier, unless an answer before it used the identifier again.
-fn result_of(id: &str, later: &[Arc<Message>]) -> Option<Arc<Message>> {
-    for message in later {
-        match message.as_ref() {
-            Message::Tool { call_id, .. } if call_id == id => return Some(message.clone()),
-            Message::Assistant { .. } if message.calls().any(|call| call.id == id) => return None,
-            _ => {}
+/// Returns for each call, the last one first, the first result behind it with its identifier, unless an answer before that used
+/// the identifier again.
+fn results_of(messages: &[Arc<Message>]) -> Vec<Option<Arc<Message>>> {
+    let mut found = Vec::new();
+    let mut later: HashMap<&str, &Arc<Message>> = HashMap::new();
+    for message in messages.iter().rev() {
+        if let Message::Tool { call_id, .. } = &**message {
+            later.insert(call_id, message);
+        }
+        let ids: Vec<&str> = message.calls().map(|call| call.id.as_str()).collect();
+        found.extend(ids.iter().rev().map(|id| later.get(id).copied().cloned()));
+        for id in ids {
+            later.remove(id);
         }
     }
-    None
+    found
 }
 
 /// True if each call has exactly one result directly after its answer, in order, and there is no other result.
@@ -101,6 +108,20 @@ mod tests {
         ];
         let texts: Vec<String> = normalise(messages).iter().map(|m| m.text()).collect();
         assert_eq!(texts, ["hello", "", "a", INTERRUPTED, "c", "hello"]);
+    }
+
+    /// At one look through all later messages for each call it would take minutes.
+    #[test]
+    fn many_calls_and_foreign_results_are_ordered_in_one_pass() {
+        let names: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
+        let ids: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut messages = vec![user(), calls(&ids)];
+        messages.extend(names.iter().map(|id| result(&format!("other {id}"), "x")));
+        messages.push(result("99999", "mine"));
+        let out = normalise(messages);
+        assert_eq!(out.len(), 100_002);
+        assert_eq!(out[100_001].text(), "mine");
+        assert_eq!(out[2].text(), INTERRUPTED);
     }
 
     #[test]

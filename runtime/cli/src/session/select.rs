@@ -73,15 +73,20 @@ pub(crate) fn is_part(text: &str, id: &str) -> bool {
     text.len() >= MIN_PART && (id.starts_with(text) || id.ends_with(text))
 }
 
-/// Chooses among sessions, the last used one first.
-fn choose(wanted: &str, all: Vec<SessionInfo>) -> Result<SessionInfo, Failure> {
+/// Chooses among sessions, the last used one first. One of a client of `toolcell serve`, who chose its name and its words, is
+/// found by its whole identifier only.
+fn choose(wanted: &str, mut all: Vec<SessionInfo>) -> Result<SessionInfo, Failure> {
+    if let Some(at) = all.iter().position(|info| info.id == wanted) {
+        return Ok(all.swap_remove(at));
+    }
+    all.retain(|info| info.owner.as_deref().unwrap_or_default().is_empty());
     if wanted == LAST {
         return all.into_iter().next().ok_or_else(|| {
             Failure::new(Exit::Usage, "there are no sessions")
                 .hint("toolcell run \"…\" and toolcell chat create one")
         });
     }
-    let is_exact = |info: &SessionInfo| info.id == wanted || info.name.as_deref() == Some(wanted);
+    let is_exact = |info: &SessionInfo| info.name.as_deref() == Some(wanted);
     let fits = |info: &SessionInfo| is_part(wanted, &info.id);
     let exact: Vec<_> = all.iter().filter(|info| is_exact(info)).cloned().collect();
     let mut found = if exact.is_empty() {
@@ -124,6 +129,29 @@ mod tests {
             agent: None,
             owner: None,
             parent: None,
+        }
+    }
+
+    #[test]
+    fn session_of_a_client_is_found_by_its_whole_identifier_only() {
+        let of_client = |id: &str, name| SessionInfo {
+            owner: Some("ada".into()),
+            ..info(id, name)
+        };
+        let all = vec![
+            of_client("bcde-10", Some("abcd")),
+            of_client("bcde-20", Some("abcd-10")),
+            info("abcd-10", None),
+        ];
+        let chosen = |wanted: &str| choose(wanted, all.clone()).map(|info| info.id).ok();
+        for (wanted, id) in [
+            ("last", Some("abcd-10")),
+            ("abcd", Some("abcd-10")),
+            ("abcd-10", Some("abcd-10")),
+            ("bcde", None),
+            ("bcde-10", Some("bcde-10")),
+        ] {
+            assert_eq!(chosen(wanted).as_deref(), id, "{wanted}");
         }
     }
 

@@ -75,15 +75,18 @@ fn push(out: &mut Vec<Arc<Message>>, message: Arc<Message>) {
         out.push(Arc::new(Message::user(EARLIER)));
     }
     if let Some(last) = out.last_mut() {
+        // A merged message is not shared, so that it is copied once, however many follow.
         match (&**last, &*message) {
-            (Message::User { content: before }, Message::User { content }) => {
-                let content = before.iter().chain(content).cloned().collect();
-                *last = Arc::new(Message::User { content });
+            (Message::User { .. }, Message::User { content }) => {
+                if let Message::User { content: before } = Arc::make_mut(last) {
+                    before.extend(content.iter().cloned());
+                }
                 return;
             }
-            (Message::Assistant { parts: before }, Message::Assistant { parts }) => {
-                let parts = before.iter().cloned().chain(separated(parts)).collect();
-                *last = Arc::new(Message::Assistant { parts });
+            (Message::Assistant { .. }, Message::Assistant { parts }) => {
+                if let Message::Assistant { parts: before } = Arc::make_mut(last) {
+                    before.extend(separated(parts));
+                }
                 return;
             }
             _ => {}

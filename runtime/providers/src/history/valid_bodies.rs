@@ -347,3 +347,22 @@ fn merged_messages_keep_their_texts_apart() {
         ])
     );
 }
+
+/// Half a million copies of a growing message would take minutes.
+#[test]
+fn many_messages_of_one_side_are_merged_in_one_pass() {
+    let user = Arc::new(Message::user("x"));
+    let answer = Arc::new(Message::Assistant {
+        parts: vec![Part::text("y")],
+    });
+    let mut messages = vec![user; 100_000];
+    messages.extend(vec![answer; 100_000]);
+    let merged = super::normalise(&messages);
+    assert_eq!(merged.len(), 3);
+    let Message::User { content } = &*merged[0] else {
+        panic!("{:?}", merged[0]);
+    };
+    assert_eq!(content.len(), 100_000);
+    // What was given is as it was.
+    assert_eq!(*messages[0], Message::user("x"));
+}

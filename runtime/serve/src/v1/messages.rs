@@ -1,5 +1,7 @@
 //! Messages of OpenAI clients as messages of a conversation.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -14,6 +16,8 @@ pub(super) struct Conversation {
     pub(super) messages: Vec<Message>,
     /// Texts of system and developer messages.
     pub(super) instructions: String,
+    /// Names of the calls, by their identifiers.
+    calls: HashMap<String, String>,
 }
 
 impl Conversation {
@@ -59,6 +63,7 @@ impl Conversation {
     }
 
     pub(super) fn call(&mut self, id: &str, name: &str, arguments: &str) {
+        self.calls.insert(id.to_owned(), name.to_owned());
         self.part(Part::Call(CallRequest {
             id: id.to_owned(),
             name: name.to_owned(),
@@ -68,13 +73,9 @@ impl Conversation {
     }
 
     pub(super) fn result(&mut self, id: &str, text: String) {
-        let name = {
-            let mut calls = self.messages.iter().rev().flat_map(Message::calls);
-            calls.find(|call| call.id == id).map(|call| call.name.clone())
-        };
         self.messages.push(Message::Tool {
             call_id: id.to_owned(),
-            name: name.unwrap_or_default(),
+            name: self.calls.get(id).cloned().unwrap_or_default(),
             content: vec![Content::text(text)],
             is_error: false,
         });

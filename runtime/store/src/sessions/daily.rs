@@ -56,9 +56,12 @@ fn is_failure(outcome: &TurnOutcome) -> bool {
     )
 }
 
+/// Day, agent and owner of a use.
+type Key = (u64, Option<String>, Option<String>);
+
 /// Reads the turns and calls that ended since a time.
 pub(super) fn of_all(connection: &Connection, from_ms: u64) -> Result<Vec<DailyUse>, StoreError> {
-    let mut days: BTreeMap<(u64, Option<String>, Option<String>), (DailyUse, Vec<u64>)> = BTreeMap::new();
+    let mut days: BTreeMap<Key, (DailyUse, Vec<u64>)> = BTreeMap::new();
     let mut work = || {
         let sql = "SELECT e.event, e.at_ms, s.agent, s.owner FROM sessions s JOIN entries e ON e.session = s.key \
                    WHERE s.used_ms >= ?1 AND e.at_ms >= ?1 AND (e.event LIKE '{\"type\":\"turn_finished\"%' \

@@ -82,11 +82,13 @@ UPDATE sessions SET
 FROM sums WHERE sums.session = key;
 ";
 
-/// Agents and owners of sessions, and times of entries. Those of earlier versions have none.
+/// Agents and owners of sessions, with names that are unique for each owner, and times of entries. Those of earlier versions have none.
 const OWNERS_AND_TIMES: &str = "
 ALTER TABLE sessions ADD COLUMN agent TEXT;
 ALTER TABLE sessions ADD COLUMN owner TEXT;
 ALTER TABLE entries ADD COLUMN at_ms INTEGER;
+DROP INDEX names;
+CREATE UNIQUE INDEX names ON sessions (coalesce(owner, ''), name) WHERE name IS NOT NULL;
 ";
 
 /// Row of a session.

@@ -473,6 +473,11 @@ async fn name_is_unique_and_can_be_taken_away() {
     store.rename("a", Some("plans")).await.unwrap();
     let taken = store.rename("b", Some("plans")).await.unwrap_err();
     assert!(matches!(taken, StoreError::NameTaken { name } if name == "plans"));
+    // Each owner has names of its own.
+    for owner in ["ada", "eve"] {
+        store.create(owner, "default", owner).await.unwrap();
+        store.rename(owner, Some("plans")).await.unwrap();
+    }
     let unknown = store.rename("c", Some("x")).await.unwrap_err();
     assert!(matches!(unknown, StoreError::NotFound { .. }));
     assert_eq!(info(&store, "a").await.name.as_deref(), Some("plans"));

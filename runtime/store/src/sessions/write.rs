@@ -174,7 +174,8 @@ fn rename(transaction: &Connection, session: &str, name: Option<&str>) -> Result
         id: session.to_owned(),
     })?;
     if let Some(name) = name {
-        let sql = "SELECT count(*) FROM sessions WHERE name = ?1 AND key != ?2";
+        let sql = "SELECT count(*) FROM sessions WHERE name = ?1 AND key != ?2 \
+                   AND coalesce(owner, '') = (SELECT coalesce(owner, '') FROM sessions WHERE key = ?2)";
         let others: i64 = transaction
             .query_row(sql, (name, row.key), |row| row.get(0))
             .map_err(failed)?;

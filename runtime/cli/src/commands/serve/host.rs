@@ -24,6 +24,7 @@ use crate::commands::session::check_name;
 use crate::commands::session::search::{MAX_MATCHES, matching};
 use crate::config::Settings;
 use crate::environment::Environment;
+use crate::error::Failure;
 use crate::mcp::servers::Servers;
 use crate::session::in_use;
 use crate::session::prompt::attachment;
@@ -109,7 +110,7 @@ impl AgentHost {
         settings: &Settings,
         store: Arc<SqliteSessions>,
         environment: &Environment,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, Failure> {
         let tools = describe::tools(&setup, settings, false);
         let info = |id: &str, description: &str, builder: &AgentBuilder| {
             let provider = builder.provider_info();
@@ -129,12 +130,12 @@ impl AgentHost {
                 builders.insert(agent.name, agent.builder);
             }
         }
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             infos,
             builders,
             own: own.into_iter().collect(),
             daily,
-            ledger: Arc::new(Ledger::open(environment)),
+            ledger: Arc::new(Ledger::open(environment)?),
             audit: Audit::new(environment),
             known: setup.known,
             store,
@@ -143,7 +144,7 @@ impl AgentHost {
             logs: Mutex::new(setup.logs),
             servers: setup.servers,
             held: Arc::default(),
-        })
+        }))
     }
 
     /// Ends the MCP servers of the agents.

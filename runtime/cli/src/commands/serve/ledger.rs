@@ -1,8 +1,9 @@
 //! Use of models by clients on a day, and the audit log of the server. Both outlast the server.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,8 @@ use toolcell_serve::{AuditLine, Refusal};
 
 use super::clients::Daily;
 use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
 
 /// Name of the file with the use of a day, in the state directory.
 const USE_FILE: &str = "serve-use.json";
@@ -61,24 +64,56 @@ pub(super) fn now() -> u64 {
 
 impl Ledger {
     /// Reads what was used before the server started.
-    pub(super) fn open(environment: &Environment) -> Self {
+    ///
+    /// # Errors
+    /// Fails if there is a file that cannot be used: without it the limits of the day would begin again.
+    pub(super) fn open(environment: &Environment) -> Result<Self, Failure> {
         let file = environment.state_dir.as_ref().map(|dir| dir.join(USE_FILE));
-        let read = |file: &PathBuf| toolcell_fs::read_text(file, &Rules::own(MAX_USE)).ok();
-        let day = file.as_ref().and_then(read);
-        let day = day.and_then(|text| serde_json::from_str(&text).ok());
-        Self {
+        let failed = |file: &Path| {
+            let shown = environment.shown(file);
+            Failure::new(Exit::Config, "the use of the clients of today cannot be read")
+                .hint(text!("to begin it again, remove `{}`", shown))
+        };
+        let day = match file
+            .as_deref()
+            .map(|file| (file, toolcell_fs::read_text(file, &Rules::own(MAX_USE))))
+        {
+            None => Day::default(),
+            Some((_, Err(error))) if error.is_not_found() => Day::default(),
+            Some((file, Err(error))) => return Err(failed(file).because(error)),
+            Some((file, Ok(text))) => {
+                serde_json::from_str(&text).map_err(|error| failed(file).because(error))?
+            }
+        };
+        Ok(Self {
             file,
-            day: Mutex::new(day.unwrap_or_default()),
-        }
+            day: Mutex::new(day),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Day> {
         self.day.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads what other servers have added. What cannot be read leaves what is known.
+    fn read_again(&self, day: &mut Day) {
+        let text = self
+            .file
+            .as_deref()
+            .map(|file| toolcell_fs::read_text(file, &Rules::own(MAX_USE)));
+        if let Some(Ok(text)) = text
+            && let Ok(read) = serde_json::from_str(&text)
+        {
+            *day = read;
+        }
+    }
+
     /// Adds what a client has used; false if a limit is reached.
     pub(super) fn add(&self, client: &str, used: Used, limits: Daily, now: u64) -> bool {
         let mut day = self.lock();
+        // Other servers of the user count as well.
+        let _others = self.file.as_deref().and_then(exclusively);
+        self.read_again(&mut day);
         let today = now / DAY_SECONDS;
         if day.day != today {
             *day = Day {
@@ -99,7 +134,8 @@ impl Ledger {
 
     /// Refuses a turn of a client that has used up its limits of the day.
     pub(super) fn check(&self, client: &str, limits: Daily, now: u64) -> Result<(), Refusal> {
-        let day = self.lock();
+        let mut day = self.lock();
+        self.read_again(&mut day);
         let used = day.clients.get(client).copied().unwrap_or_default();
         if day.day != now / DAY_SECONDS || used.is_below(limits) {
             return Ok(());
@@ -110,6 +146,13 @@ impl Ledger {
             seconds: DAY_SECONDS - now % DAY_SECONDS,
         })
     }
+}
+
+/// Keeps other servers from a file until the result is dropped.
+fn exclusively(file: &Path) -> Option<File> {
+    let lock = File::create(file.with_extension("lock")).ok()?;
+    lock.lock().ok()?;
+    Some(lock)
 }
 
 /// Audit log. A line that cannot be written is left out: the server goes on.
@@ -179,17 +222,35 @@ mod tests {
     fn use_of_a_day_outlasts_the_server_and_ends_at_midnight() {
         let (_dir, environment) = environment();
         let noon = DAY_SECONDS * 20_000 + DAY_SECONDS / 2;
-        let ledger = Ledger::open(&environment);
+        let ledger = Ledger::open(&environment).unwrap();
         assert!(ledger.add("ada", tokens(99), LIMITS, noon));
         assert!(ledger.check("ada", LIMITS, noon).is_ok());
         assert!(!ledger.add("ada", tokens(1), LIMITS, noon));
-        let again = Ledger::open(&environment);
+        let again = Ledger::open(&environment).unwrap();
         let seconds = DAY_SECONDS / 2;
         assert!(
             matches!(again.check("ada", LIMITS, noon), Err(Refusal::UsedUp { seconds: left, .. }) if left == seconds)
         );
         assert!(again.check("eve", LIMITS, noon).is_ok());
         assert!(again.check("ada", LIMITS, noon + seconds).is_ok());
+    }
+
+    #[test]
+    fn servers_of_one_user_count_together_and_damage_is_no_new_day() {
+        let (dir, environment) = environment();
+        let noon = DAY_SECONDS * 20_000 + DAY_SECONDS / 2;
+        let (one, two) = (
+            Ledger::open(&environment).unwrap(),
+            Ledger::open(&environment).unwrap(),
+        );
+        assert!(one.add("ada", tokens(60), LIMITS, noon));
+        assert!(two.check("ada", LIMITS, noon).is_ok());
+        assert!(!two.add("ada", tokens(40), LIMITS, noon));
+        assert!(one.check("ada", LIMITS, noon).is_err());
+        std::fs::write(dir.path().join(USE_FILE), "{garbage").unwrap();
+        assert!(one.check("ada", LIMITS, noon).is_err());
+        let failure = Ledger::open(&environment).err().unwrap().to_string();
+        assert!(failure.contains("cannot be read"), "{failure}");
     }
 
     #[test]

@@ -169,14 +169,20 @@ impl Serve {
             token: client.token,
             limits: client.limits,
         }));
+        // Nothing can be reached at an unspecified address.
+        let shown = match self.hosts.first() {
+            Some(host) if address.ip().is_unspecified() => format!("http://{host}"),
+            _ => format!("http://{address}"),
+        };
         let printer = console.clone();
+        let at = shown.clone();
         let print = Box::new(move |link: &str| {
-            printer.note(text!("to open the page: {}", format!("http://{address}{link}")));
+            printer.note(text!("to open the page: {}", format!("{at}{link}")));
         });
         let access = Access::new(clients, PageKey::of_secret(&secret), print);
-        let host = AgentHost::new(setup, (own_agents, daily), &settings, store, environment);
+        let host = AgentHost::new(setup, (own_agents, daily), &settings, store, environment)?;
         let server = Server::new(host.clone(), access, reached, mounted.service());
-        tell(address, environment, console);
+        tell(address, &shown, environment, console);
         server.print_link();
 
         let stop = CancellationToken::new();
@@ -241,18 +247,21 @@ fn check_limits(client: &ClientSettings, setup: &setup::AgentSetup) -> Result<()
 }
 
 /// Tells the user where the server is, and how clients reach it.
-fn tell(address: SocketAddr, environment: &Environment, console: &Console) {
-    console.note(text!("serving at `{}`", format!("http://{address}")));
+fn tell(address: SocketAddr, shown: &str, environment: &Environment, console: &Console) {
+    console.note(text!("serving at `{}`", shown));
     let file = environment.state_dir.as_ref().map(|dir| dir.join(TOKEN_FILE));
     let file = file.map(|file| environment.shown(&file)).unwrap_or_default();
     console.note(text!(
         "OpenAI clients: base URL `{}`, and the API key in `{}`",
-        format!("http://{address}/v1"),
+        format!("{shown}/v1"),
         file
     ));
     if !address.ip().is_loopback() {
         console
             .note("warning: tokens and answers are not encrypted; put a proxy with TLS before this address");
+    }
+    if address.ip().is_unspecified() && shown.contains(&address.to_string()) {
+        console.note("warning: requests to any host are refused: name the host of this machine with --allow-host HOST:PORT");
     }
     debug_assert!(LINK_PATH.starts_with('/'));
 }

@@ -54,6 +54,9 @@ pub(super) fn print(all: &[SessionInfo], console: &Console) -> Result<(), Failur
             if let Some(name) = &info.name {
                 s.out.styled(NAME, text!("{}  ", Name(name)))?;
             }
+            if let Some(owner) = info.owner.as_deref().filter(|owner| !owner.is_empty()) {
+                s.out.styled(FAINT, text!("of the client `{}`  ", owner))?;
+            }
             s.out.styled(STRONG, inert_line(&info.title))?;
             s.out.end_line()?;
             s.out.styled(FAINT, text!("    {}", totals(info)))?;

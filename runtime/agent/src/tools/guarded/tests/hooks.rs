@@ -31,8 +31,10 @@ impl Hook for Follows {
 
     fn before_call(&self, call: PendingCall, cx: HookContext) -> HookFuture<'_, CallAnswer> {
         assert_eq!(&*cx.session, "client-1");
-        let mut answer = CallAnswer::default();
-        answer.effects = effects("before", self.fuel);
+        let mut answer = CallAnswer {
+            effects: effects("before", self.fuel),
+            ..CallAnswer::default()
+        };
         let reason = String::from("not this");
         match call.arguments["text"].as_str() {
             Some("change") => answer.arguments = json!({ "text": "changed" }).as_object().cloned(),
@@ -96,7 +98,7 @@ impl Events {
 fn hooked(hook: Follows, budget: Budget, approvals: Approvals) -> (Arc<dyn Tool>, Arc<Events>) {
     let schema = r#"{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}"#;
     let echo = tool_with("echo", schema, Hints::default(), |arguments| {
-        Ok(arguments["text"].as_str().unwrap().to_owned().into())
+        Ok(arguments["text"].as_str().unwrap().to_owned())
     });
     let events = Arc::new(Events::default());
     let hooks = ClientHooks::new(vec![Arc::new(hook)]).unwrap();
