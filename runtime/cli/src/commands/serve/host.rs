@@ -41,7 +41,10 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Sessions in memory that wait, the oldest first by their numbers.
 #[derive(Default)]
-pub(super) struct Held(Mutex<(u64, HashMap<String, (u64, Session)>)>);
+pub(super) struct Held(Mutex<(u64, HeldSessions)>);
+
+/// Sessions by their identifiers, with their numbers.
+type HeldSessions = HashMap<String, (u64, Session)>;
 
 impl Held {
     pub(super) fn keep(&self, session: Session) {
