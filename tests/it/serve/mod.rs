@@ -205,6 +205,16 @@ fn page_and_api_need_the_link_or_a_token() {
     assert_eq!(info["agents"][0]["id"], "default");
     let link = format!("/login?code={}", served.code);
     assert_eq!(served.send("GET", "/login?code=guess", &host, "").status, 403);
+    // Neither a preview of the link nor a picture of another site uses it up.
+    assert_eq!(served.send("HEAD", &link, &host, "").status, 403);
+    for preview in [
+        "sec-purpose: prefetch",
+        "purpose: prefetch",
+        "sec-fetch-mode: no-cors",
+    ] {
+        let headers = format!("{host}{preview}\r\n");
+        assert_eq!(served.send("GET", &link, &headers, "").status, 403, "{preview}");
+    }
     let taken = served.send("GET", &link, &host, "");
     assert_eq!(taken.status, 303);
     let cookie = taken
