@@ -236,7 +236,7 @@ pub enum TextPart {
 pub struct QuestionText {
     /// Component of the tool, if it is known.
     pub component: Option<String>,
-    /// What is asked.
+    /// The question.
     pub title: Words,
     /// Facts, and whether they are warnings.
     pub facts: Vec<(Words, bool)>,

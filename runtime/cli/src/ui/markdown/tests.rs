@@ -46,7 +46,7 @@ fn plain(row: &Row) -> String {
     row.iter().map(|run| run.text.as_str()).collect()
 }
 
-/// What is shown of a text.
+/// Rows of a text as the terminal shows them.
 #[derive(Default)]
 struct Shown {
     stream: MarkdownStream,

@@ -42,7 +42,7 @@ pub(super) struct CallLog {
     approval_hint: Arc<ApprovalHint>,
 }
 
-/// What was printed.
+/// Texts that were printed.
 #[derive(Default)]
 struct Told(Mutex<BTreeSet<String>>);
 

@@ -22,7 +22,7 @@ use crate::ui::render::Console;
 /// Parts that the servers of all clients share.
 pub(super) struct Clients<'a> {
     offer: Mutex<Offer>,
-    /// What each client is offered alone.
+    /// Offers that belong to one client each.
     own: Mutex<Vec<Offer>>,
     settings: &'a Settings,
     environment: &'a Environment,
