@@ -83,7 +83,13 @@ export class Session {
     this.touch(item);
   }
 
+  /** Ends the text in progress, which may be incomplete. */
   endStream() {
+    for (const item of [this.answer, this.reasoning]) {
+      if (!item || item.done) continue;
+      item.done = true;
+      this.touch(item);
+    }
     this.answer = null;
     this.reasoning = null;
   }

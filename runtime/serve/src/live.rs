@@ -48,6 +48,18 @@ struct Running {
     cancel: CancellationToken,
     /// Number of the event with which the turn began, once it is known.
     seq: Option<u64>,
+    /// The end of the turn is stored; what follows it, such as hooks, still runs.
+    is_finished: bool,
+}
+
+/// Answer to the wish to begin a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    Yes,
+    /// A turn runs.
+    Running,
+    /// A turn has finished, and what follows its end still runs.
+    Finishing,
 }
 
 /// Text of the step in progress.
@@ -118,16 +130,21 @@ impl Live {
         self.changed.subscribe()
     }
 
-    /// Reserves the session for a turn; false if one runs.
-    pub(crate) fn reserve(&self, cancel: CancellationToken) -> bool {
-        self.change(|state| {
-            if state.running.is_some() {
-                return false;
-            }
-            state.running = Some(Running { cancel, seq: None });
-            state.failure = None;
-            true
-        })
+    /// Reserves the session for a turn, unless one runs.
+    pub(crate) fn reserve(&self, cancel: &CancellationToken) -> Reserved {
+        let mut state = self.lock();
+        match &state.running {
+            None => {}
+            Some(running) if running.is_finished => return Reserved::Finishing,
+            Some(_) => return Reserved::Running,
+        }
+        state.running = Some(Running {
+            cancel: cancel.clone(),
+            seq: None,
+            is_finished: false,
+        });
+        state.failure = None;
+        Reserved::Yes
     }
 
     /// Releases a session whose turn did not begin.
@@ -207,7 +224,7 @@ impl Live {
     /// State of a session with a turn in this server.
     pub(crate) fn running_state(&self) -> Option<&'static str> {
         let state = self.lock();
-        state.running.as_ref()?;
+        state.running.as_ref().filter(|running| !running.is_finished)?;
         Some(match state.questions.is_empty() {
             true => "running",
             false => "waiting",
@@ -266,7 +283,7 @@ impl Live {
         cursor.version = Some(state.version);
         let questions: Vec<&Value> = state.questions.iter().map(|open| &open.shown).collect();
         let mut told = json!({ "questions": questions });
-        if let Some(running) = &state.running {
+        if let Some(running) = state.running.as_ref().filter(|running| !running.is_finished) {
             told["state"] = json!(if questions.is_empty() {
                 "running"
             } else {
@@ -431,6 +448,10 @@ impl EventSink for Live {
                         state.progress.remove(id);
                     }
                     _ => {}
+                }
+                if let (Event::TurnFinished { .. }, Some(running)) = (event, &mut state.running) {
+                    running.is_finished = true;
+                    state.version += 1;
                 }
             }
         });

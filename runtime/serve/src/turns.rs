@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use tokio::sync::Semaphore;
@@ -16,13 +17,16 @@ use crate::access::Caller;
 use crate::answer::Failure;
 use crate::clients::{AuditLine, ClientState, Decision};
 use crate::host::{Host, Keep, PreparedTurn, Refusal, Start, TurnEnd, TurnRequest};
-use crate::live::{Live, is_failure};
+use crate::live::{Live, Reserved, is_failure};
 
 /// Maximum number of turns that run at a time. Beyond it the status is 429.
 pub const MAX_TURNS: usize = 1_024;
 
 /// Maximum number of sessions that are kept only because a user allowed a tool in them.
 const MAX_ALLOWED: usize = 1_024;
+
+/// Maximum time for which a new turn waits for what follows the end of the last one, such as hooks.
+const MAX_FINISHING: Duration = Duration::from_secs(30);
 
 /// Number of entries at the end of a journal that tell whether its last turn is over: hooks add some after its end.
 const TAIL: u64 = 16;
@@ -190,7 +194,7 @@ impl Turns {
         let place = self.noted(&client, id, &agent, || Ok((self.place()?, state.turn()?)))?;
         let live = self.live(id);
         let cancel = CancellationToken::new();
-        if !live.reserve(cancel.clone()) {
+        if !reserved(&live, &cancel).await {
             return Err(Failure::turn_running());
         }
         let request = TurnRequest {
@@ -316,6 +320,24 @@ impl Turns {
             false => "open",
         }
     }
+}
+
+/// Reserves a session for a turn; false if one runs. A client that has read the end of a turn may begin the next one: what
+/// follows an end is awaited.
+async fn reserved(live: &Live, cancel: &CancellationToken) -> bool {
+    let mut changed = live.watch();
+    let waited = tokio::time::timeout(MAX_FINISHING, async {
+        loop {
+            changed.borrow_and_update();
+            match live.reserve(cancel) {
+                Reserved::Yes => return true,
+                Reserved::Running => return false,
+                // The sender lives as long as the session in use.
+                Reserved::Finishing => drop(changed.changed().await),
+            }
+        }
+    });
+    waited.await.unwrap_or(false)
 }
 
 fn of_outcome(outcome: &TurnOutcome) -> &'static str {

@@ -68,6 +68,9 @@ impl Hook for Unruly {
     }
 
     fn after_turn(end: &TurnEnd, turn: &mut Turn) -> Result<()> {
+        if turn.get::<String>("asked").as_deref() == Some("linger") {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
         turn.notify(format!("after the turn: {}, {} steps", end.outcome, end.steps));
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod crash;
 mod openai;
 mod openapi;
+mod turns;
 mod users;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -11,13 +11,15 @@ const FRAMES = 120;
 
 export async function send(page, text) {
   await page.fill("textarea", text);
+  // Enter does nothing while a turn runs or a message is on its way.
+  await page.waitForSelector("button.main:enabled");
   await page.keyboard.press("Enter");
 }
 
 /** Waits until `number` turns have ended and their answers are rendered. */
 export async function ended(page, number = 1) {
   await page.waitForFunction((count) => document.querySelectorAll(".item.end").length === count, number);
-  await page.waitForFunction(() => [...document.querySelectorAll(".item.answer")].slice(-1).every((answer) => !answer.querySelector(".raw")));
+  await page.waitForFunction(() => [...document.querySelectorAll(".item.answer")].slice(-1).every((answer) => answer.ariaBusy === "false"));
 }
 
 const answer = (page) => page.locator(".item.answer .body").last().innerText();

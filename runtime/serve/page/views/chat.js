@@ -255,9 +255,11 @@ export class Chat {
         session = this.session;
       }
       this.atEnd = true;
+      const before = session.turn;
       await api.turn(session.id, text, attachments);
       this.composer.accepted();
-      session.running = true;
+      // The events of a short turn can all be here before this answer.
+      if (session.turn === before) session.running = true;
       this.schedule();
       this.app.sessions.load();
     } catch (error) {

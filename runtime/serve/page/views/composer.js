@@ -39,7 +39,7 @@ export class Composer {
   typed() {
     this.area.style.height = "auto";
     this.area.style.height = `${this.area.scrollHeight + 2}px`;
-    this.submit.disabled = this.isRunning || (!this.area.value.trim() && !this.files.length);
+    this.submit.disabled = this.isRunning || this.sending || (!this.area.value.trim() && !this.files.length);
     try { sessionStorage.setItem(this.draftKey(), this.area.value); } catch { /* private mode */ }
   }
 
@@ -79,6 +79,7 @@ export class Composer {
       await this.onSend(text, files.map(({ name, media_type, data }) => ({ name, media_type, data })));
     } finally {
       this.sending = false;
+      this.typed();
       if (this.problem.textContent && files.length) { this.files = files; this.drawFiles(); }
     }
   }

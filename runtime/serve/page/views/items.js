@@ -14,7 +14,8 @@ class Answer {
     this.item = item;
     this.body = h("div.body", null, h("div.raw", null, foreign(item.text)));
     this.tools = h("div.tools", null, copyButton(() => this.item.text));
-    this.element = h("div.item.answer", null, this.body, this.tools);
+    // Busy until all of the answer is rendered (WAI-ARIA 1.2).
+    this.element = h("div.item.answer", { "aria-busy": "true" }, this.body, this.tools);
     this.blocks = [];
     this.rendered = null;
     this.visible = false;
@@ -43,6 +44,7 @@ class Answer {
         this.place(from, await markdown(text.slice(from)));
         this.rendered = text;
         this.isFinal = done;
+        this.element.setAttribute("aria-busy", String(!isWhole() || !done));
         if (!this.item.done) await new Promise((resolve) => setTimeout(resolve, PAUSE));
       }
     } catch {
