@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::Frame;
+use hyper::body::{Body as _, Frame};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -14,6 +14,7 @@ use toolcell_core::StoreError;
 use toolcell_http::BoxBody;
 
 use crate::host::Refusal;
+use crate::room::{MAX_UNREAD, Room, SMALL};
 
 /// Request that is answered with an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,6 +164,29 @@ pub(crate) fn json_of(status: StatusCode, value: &impl Serialize) -> Response<Bo
 
 pub(crate) fn ok(value: &Value) -> Response<BoxBody> {
     json_of(StatusCode::OK, value)
+}
+
+/// Charges the body of an answer to its client until it is sent. Streams charge their parts themselves.
+///
+/// # Errors
+/// The client has not read as much as it may.
+pub(crate) async fn held(response: Response<BoxBody>, room: &Room) -> Result<Response<BoxBody>, Failure> {
+    let size = response.body().size_hint().exact();
+    let Some(size) = size
+        .and_then(|size| usize::try_from(size).ok())
+        .filter(|size| *size > SMALL)
+    else {
+        return Ok(response);
+    };
+    let taken = room.try_take(size).ok_or_else(|| {
+        let message = format!("answers of {MAX_UNREAD} bytes are not read yet; read one");
+        Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+    })?;
+    let (parts, body) = response.into_parts();
+    // It is complete, and never fails.
+    let body = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
+    let body = Full::new(taken.hold(body)).boxed_unsync();
+    Ok(Response::from_parts(parts, body))
 }
 
 pub(crate) fn empty(status: StatusCode) -> Response<BoxBody> {

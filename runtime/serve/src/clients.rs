@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_http::Token;
 
 use crate::answer::Failure;
+use crate::room::Room;
 
 /// Maximum number of requests and streams of one client in progress. Beyond it the status is 429.
 pub const MAX_REQUESTS: usize = 1_536;
@@ -46,7 +47,7 @@ pub struct Client {
 }
 
 /// Decision about a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// The code of the page's link was right or wrong.
@@ -115,6 +116,8 @@ pub(crate) fn name_of(owner: &str) -> String {
 /// Client with what it uses.
 pub(crate) struct ClientState {
     pub(crate) limits: ClientLimits,
+    /// Room for what it does not read.
+    pub(crate) room: Room,
     requests: Arc<Semaphore>,
     turns: Option<Arc<Semaphore>>,
     minute: Mutex<Minute>,
@@ -135,6 +138,7 @@ impl ClientState {
         };
         Arc::new(Self {
             limits,
+            room: Room::default(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             turns,
             minute: Mutex::new(minute),

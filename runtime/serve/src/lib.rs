@@ -11,6 +11,7 @@
 //! | sessions with a turn or a reader: events, questions, state | `live`, `turns` |
 //! | the API of Toolcell | `api` |
 //! | the API of OpenAI clients | `v1` |
+//! | room for what clients do not read | `room` |
 //! | files of the page | `page` |
 //! | Markdown of answers, for the page | `markdown` |
 
@@ -22,6 +23,7 @@ mod host;
 mod live;
 mod markdown;
 mod page;
+mod room;
 mod server;
 mod turns;
 mod v1;
@@ -32,5 +34,6 @@ pub use host::{
     AgentInfo, Asker, Attachment, ClientCall, ClientTool, Found, Host, Keep, PreparedTurn, QuestionText,
     Refusal, RunTurn, Start, TextPart, TurnEnd, TurnRequest, Words,
 };
+pub use room::MAX_UNREAD;
 pub use server::{MAX_CONNECTIONS, Server};
 pub use turns::MAX_TURNS;

@@ -81,7 +81,7 @@ struct Open {
 }
 
 /// Place of a reader in what is not stored.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Cursor {
     step: u64,
     text: usize,

@@ -187,6 +187,7 @@ impl Server {
             }
             false => (Vec::new(), None),
         };
+        let room = caller.state.room.clone();
         let call = Call {
             caller,
             method: parts.method,
@@ -198,6 +199,10 @@ impl Server {
         let response = match is_v1 {
             true => v1::respond(self, call, held, place).await,
             false => api::respond(self, call, held, place).await,
+        };
+        let response = match response {
+            Ok(response) => answer::held(response, &room).await,
+            Err(failure) => Err(failure),
         };
         response.or_else(|failure| match is_v1 {
             true => Ok(v1::error(failure)),

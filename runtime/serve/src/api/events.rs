@@ -15,6 +15,7 @@ use toolcell_http::BoxBody;
 use super::sessions::CHUNK_BYTES;
 use crate::answer::{self, Failure};
 use crate::live::{Cursor, Live};
+use crate::room::{Room, SMALL, Taken};
 use crate::server::{Call, Server};
 use crate::turns::Turns;
 
@@ -31,6 +32,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time after which a stream looks for events of other processes.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// Comment that keeps a connection open.
+const PING: &[u8] = b": ping\n\n";
 
 fn one(entry: &Entry) -> String {
     let at = entry
@@ -83,6 +87,7 @@ pub(super) async fn respond(
         turns: server.turns.clone(),
         id: info.id,
         sent: last.unwrap_or(after),
+        room: call.caller.state.room.clone(),
         cursor: Cursor::default(),
         stopping: server.stopping.clone(),
         is_begun: false,
@@ -104,6 +109,7 @@ struct Reader {
     id: String,
     /// Number of the last event that was sent.
     sent: u64,
+    room: Room,
     cursor: Cursor,
     stopping: CancellationToken,
     is_begun: bool,
@@ -136,16 +142,19 @@ impl Reader {
             return Some(format!("retry: 1000\n\n{state}").into());
         }
         let mut quiet = Duration::ZERO;
+        let mut taken = Taken::default();
         loop {
             self.changed.borrow_and_update();
+            let (sent, cursor) = (self.sent, self.cursor.clone());
             let (now, told) = live.news(&mut self.cursor, self.sent);
             if now.is_deleted {
                 self.is_over = true;
                 return Some(end("deleted"));
             }
+            let mut part = String::new();
             if self.sent < now.length {
                 match self.stored().await {
-                    Some(part) => return Some(part),
+                    Some(stored) => part = stored,
                     // Deleted by another process.
                     None => {
                         self.is_over = true;
@@ -153,15 +162,30 @@ impl Reader {
                     }
                 }
             }
-            let mut part = String::new();
             for event in &now.events {
                 part.push_str(&format!("data: {event}\n\n"));
             }
             if let Some(told) = told {
                 part.push_str(&self.state(&live, Some(told)).await?);
             }
+            if taken.fits(part.len()) && !part.is_empty() {
+                return Some(taken.hold(part));
+            }
             if !part.is_empty() {
-                return Some(part.into());
+                // It is not held meanwhile, and is read again once there is room for it.
+                (self.sent, self.cursor) = (sent, cursor);
+                let wanted = part.len() + SMALL;
+                drop(part);
+                drop(taken);
+                tokio::select! {
+                    room = self.room.take(wanted) => taken = room,
+                    () = self.stopping.cancelled() => {
+                        self.is_over = true;
+                        return Some(end("stopping"));
+                    }
+                    () = tokio::time::sleep(KEEP_ALIVE) => return Some(Bytes::from_static(PING)),
+                }
+                continue;
             }
             if self.stopping.is_cancelled() {
                 self.is_over = true;
@@ -183,7 +207,7 @@ impl Reader {
                         }
                     }
                     if quiet >= KEEP_ALIVE {
-                        return Some(Bytes::from_static(b": ping\n\n"));
+                        return Some(Bytes::from_static(PING));
                     }
                 }
             }
@@ -191,7 +215,7 @@ impl Reader {
     }
 
     /// Reads the next stored events; `None` if the session was deleted.
-    async fn stored(&mut self) -> Option<Bytes> {
+    async fn stored(&mut self) -> Option<String> {
         let store = self.turns.host.store();
         let entries = store.entries(&self.id, self.sent, READ, READ_BYTES).await.ok()?;
         self.sent = entries.last()?.seq;
@@ -199,7 +223,7 @@ impl Reader {
             .iter()
             .map(|entry| format!("id: {}\ndata: {}\n\n", entry.seq, one(entry)))
             .collect();
-        Some(part.into())
+        Some(part)
     }
 
     /// Returns the event that tells the state.

@@ -136,7 +136,7 @@ pub(crate) async fn respond(
                 [] if call.method == Method::PATCH => sessions::rename(server, &call, &session).await,
                 [] => sessions::delete(server, &call, &session).await,
                 ["fork"] => sessions::fork(server, &call, &session).await,
-                ["export"] => sessions::export(server, &session).await,
+                ["export"] => sessions::export(server, &call, &session).await,
                 ["receipts"] => sessions::receipts(server, &session).await,
                 ["events"] => events::respond(server, &call, session, place).await,
                 ["questions"] => Ok(questions::of_session(server, &session)),

@@ -225,16 +225,28 @@ async fn each_entry(
     }
 }
 
-pub(super) async fn export(server: &Server, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
+pub(super) async fn export(
+    server: &Server,
+    call: &Call,
+    info: &SessionInfo,
+) -> Result<Response<BoxBody>, Failure> {
     let store = server.turns.host.store();
-    let id = info.id.clone();
+    let (id, room) = (info.id.clone(), call.caller.state.room.clone());
     let lines = futures_util::stream::unfold(0, move |after| {
-        let (store, id) = (store.clone(), id.clone());
+        let (store, id, room) = (store.clone(), id.clone(), room.clone());
         async move {
-            let entries = store.entries(&id, after, CHUNK, CHUNK_BYTES).await.ok()?;
-            let last = entries.last()?.seq;
-            let lines: String = entries.iter().map(|entry| format!("{}\n", entry.json)).collect();
-            Some((lines.into(), last))
+            let mut taken = room.take(CHUNK_BYTES).await;
+            loop {
+                let entries = store.entries(&id, after, CHUNK, CHUNK_BYTES).await.ok()?;
+                let last = entries.last()?.seq;
+                let lines: String = entries.iter().map(|entry| format!("{}\n", entry.json)).collect();
+                let size = lines.len();
+                if taken.fits(size) {
+                    return Some((taken.hold(lines), last));
+                }
+                drop((entries, lines, taken));
+                taken = room.take(size).await;
+            }
         }
     });
     let mut response = answer::events(lines);

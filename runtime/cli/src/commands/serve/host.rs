@@ -13,9 +13,10 @@ use toolcell_serve::{
 };
 use toolcell_store::SqliteSessions;
 
+use super::audit::Audit;
 use super::clients::Daily;
 use super::describe;
-use super::ledger::{self, Audit, Ledger};
+use super::ledger::{self, Ledger};
 use super::turn::{self, ClientTools, Meter, WebApprover};
 use crate::agent::setup::AgentSetup;
 use crate::approval::saved_approvals;
@@ -175,7 +176,7 @@ impl AgentHost {
 
     async fn prepare(&self, request: TurnRequest) -> Result<PreparedTurn, Refusal> {
         let daily = self.daily.get(&request.client).copied().unwrap_or_default();
-        self.ledger.check(&request.client, daily, ledger::now())?;
+        let reserved = self.ledger.reserve(&request.client, daily, ledger::now())?;
         let mut builder = self.builder(&request.client, &request.agent)?;
         if !request.instructions.is_empty() {
             builder = builder.further_instructions(&request.instructions);
@@ -242,7 +243,7 @@ impl AgentHost {
         let held = (!is_stored).then(|| self.held.clone());
         let meter = Meter::new(
             self.ledger.clone(),
-            request.client,
+            reserved,
             daily,
             agent.policy().budget.prices,
             &session,

@@ -1,14 +1,13 @@
-//! Use of models by clients on a day, and the audit log of the server. Both outlast the server.
+//! Use of models by clients on a day, which outlasts the server.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use toolcell_fs::Rules;
-use toolcell_serve::{AuditLine, Refusal};
+use toolcell_serve::Refusal;
 
 use super::clients::Daily;
 use crate::environment::Environment;
@@ -18,16 +17,16 @@ use crate::ui::terminal::text;
 /// Name of the file with the use of a day, in the state directory.
 const USE_FILE: &str = "serve-use.json";
 
-/// Name of the audit log in the state directory. Before it grows further, it takes the name with `.1`.
-const AUDIT_FILE: &str = "serve-audit.jsonl";
-
-/// Maximum size of one file of the audit log, in bytes: two are kept, about 100,000 lines.
-const MAX_AUDIT: u64 = 16 << 20;
-
 /// Maximum size of the file with the use of a day, in bytes. There are 64 clients.
 const MAX_USE: u64 = 64 << 10;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+/// Tokens that a step is expected to use before the client has had one: a prompt with the tools, and a short answer.
+const FIRST_STEP: u64 = 8_192;
+
+/// Seconds after which a client may try again whose other turns may use what is left of the day.
+const SOON: u64 = 5;
 
 /// Use of one client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +39,38 @@ impl Used {
     fn is_below(self, limits: Daily) -> bool {
         limits.tokens.is_none_or(|most| self.tokens < most)
             && limits.cost_micros.is_none_or(|most| self.cost_micros < most)
+    }
+
+    fn plus(self, more: Self, times: u64) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(more.tokens.saturating_mul(times)),
+            cost_micros: (self.cost_micros).saturating_add(more.cost_micros.saturating_mul(times)),
+        }
+    }
+}
+
+/// Turns of a client that run in this server.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    turns: u64,
+    /// The largest use of a step so far.
+    step: Used,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        let step = Used {
+            tokens: FIRST_STEP,
+            cost_micros: 0,
+        };
+        Self { turns: 0, step }
+    }
+}
+
+impl Running {
+    /// Returns what the steps of all turns but one may use.
+    fn of_others(&self, used: Used) -> Used {
+        used.plus(self.step, self.turns.saturating_sub(1))
     }
 }
 
@@ -54,6 +85,28 @@ struct Day {
 pub(super) struct Ledger {
     file: Option<PathBuf>,
     day: Mutex<Day>,
+    /// Locked after `day`.
+    running: Mutex<BTreeMap<String, Running>>,
+}
+
+/// Turn of a client with limits: what its next step may use is reserved until it ends.
+pub(super) struct Reserved {
+    ledger: Arc<Ledger>,
+    client: String,
+}
+
+impl Reserved {
+    pub(super) fn client(&self) -> &str {
+        &self.client
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(running) = self.ledger.running().get_mut(&self.client) {
+            running.turns = running.turns.saturating_sub(1);
+        }
+    }
 }
 
 /// Seconds since 1970-01-01 UTC.
@@ -88,6 +141,7 @@ impl Ledger {
         Ok(Self {
             file,
             day: Mutex::new(day),
+            running: Mutex::default(),
         })
     }
 
@@ -108,8 +162,29 @@ impl Ledger {
         }
     }
 
-    /// Adds what a client has used; false if a limit is reached.
-    pub(super) fn add(&self, client: &str, used: Used, limits: Daily, now: u64) -> bool {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what a step of a client has used; false if a further one may exceed a limit together with the steps of the other turns.
+    pub(super) fn step(&self, client: &str, used: Used, limits: Daily, now: u64) -> bool {
+        let total = self.add(client, used, now);
+        let mut all = self.running();
+        let running = all.entry(client.to_owned()).or_default();
+        running.step = Used {
+            tokens: running.step.tokens.max(used.tokens),
+            cost_micros: running.step.cost_micros.max(used.cost_micros),
+        };
+        running.of_others(total).is_below(limits)
+    }
+
+    /// Adds what a client has used and no step told; false if a limit is reached.
+    pub(super) fn rest(&self, client: &str, used: Used, limits: Daily, now: u64) -> bool {
+        self.add(client, used, now).is_below(limits)
+    }
+
+    /// Returns the use of the day, with what is added.
+    fn add(&self, client: &str, used: Used, now: u64) -> Used {
         let mut day = self.lock();
         // Other servers of the user count as well.
         let _others = self.file.as_deref().and_then(exclusively);
@@ -124,26 +199,52 @@ impl Ledger {
         let total = day.clients.entry(client.to_owned()).or_default();
         total.tokens = total.tokens.saturating_add(used.tokens);
         total.cost_micros = total.cost_micros.saturating_add(used.cost_micros);
-        let is_below = total.is_below(limits);
+        let total = *total;
         // Without the file, what was used is forgotten when the server ends.
         if let (Some(file), Ok(text)) = (&self.file, serde_json::to_string(&*day)) {
             let _ = toolcell_fs::replace(file, text.as_bytes(), toolcell_fs::PRIVATE);
         }
-        is_below
+        total
     }
 
-    /// Refuses a turn of a client that has used up its limits of the day.
-    pub(super) fn check(&self, client: &str, limits: Daily, now: u64) -> Result<(), Refusal> {
+    /// Reserves a step for a turn of a client.
+    ///
+    /// # Errors
+    /// The client has used up its limits of the day, or the turns that run may.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        client: &str,
+        limits: Daily,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
         let mut day = self.lock();
         self.read_again(&mut day);
-        let used = day.clients.get(client).copied().unwrap_or_default();
-        if day.day != now / DAY_SECONDS || used.is_below(limits) {
-            return Ok(());
+        let used = match day.day == now / DAY_SECONDS {
+            true => day.clients.get(client).copied().unwrap_or_default(),
+            false => Used::default(),
+        };
+        if !used.is_below(limits) {
+            return Err(Refusal::UsedUp {
+                message: "the client has used up its tokens or its money of today, which end at midnight UTC"
+                    .into(),
+                seconds: DAY_SECONDS - now % DAY_SECONDS,
+            });
         }
-        Err(Refusal::UsedUp {
-            message: "the client has used up its tokens or its money of today, which end at midnight UTC"
-                .into(),
-            seconds: DAY_SECONDS - now % DAY_SECONDS,
+        let mut all = self.running();
+        let running = all.entry(client.to_owned()).or_default();
+        if !used.plus(running.step, running.turns).is_below(limits) {
+            return Err(Refusal::UsedUp {
+                message:
+                    "the turns of the client that run may use up what is left of its tokens or its money of \
+                          today; wait for one"
+                        .into(),
+                seconds: SOON,
+            });
+        }
+        running.turns += 1;
+        Ok(Reserved {
+            ledger: self.clone(),
+            client: client.to_owned(),
         })
     }
 }
@@ -155,48 +256,8 @@ fn exclusively(file: &Path) -> Option<File> {
     Some(lock)
 }
 
-/// Audit log. A line that cannot be written is left out: the server goes on.
-pub(super) struct Audit {
-    file: Option<PathBuf>,
-    lock: Mutex<()>,
-    most: u64,
-}
-
-impl Audit {
-    pub(super) fn new(environment: &Environment) -> Self {
-        let file = environment.state_dir.as_ref().map(|dir| dir.join(AUDIT_FILE));
-        Self {
-            file,
-            lock: Mutex::default(),
-            most: MAX_AUDIT,
-        }
-    }
-
-    pub(super) fn write(&self, line: &AuditLine) {
-        let (Some(file), Ok(mut text)) = (&self.file, serde_json::to_string(line)) else {
-            return;
-        };
-        text.push('\n');
-        let _lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok((mut open, _)) = toolcell_fs::append(file) else {
-            return;
-        };
-        let length = open.metadata().map(|metadata| metadata.len()).unwrap_or(0);
-        if length.saturating_add(text.len() as u64) > self.most {
-            let _ = std::fs::rename(file, file.with_extension("jsonl.1"));
-            match toolcell_fs::append(file) {
-                Ok((next, _)) => open = next,
-                Err(_) => return,
-            }
-        }
-        let _ = open.write_all(text.as_bytes());
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use toolcell_serve::Decision;
-
     use super::*;
 
     const LIMITS: Daily = Daily {
@@ -211,6 +272,10 @@ mod tests {
         (dir, environment)
     }
 
+    fn open(environment: &Environment) -> Arc<Ledger> {
+        Arc::new(Ledger::open(environment).unwrap())
+    }
+
     fn tokens(tokens: u64) -> Used {
         Used {
             tokens,
@@ -222,62 +287,58 @@ mod tests {
     fn use_of_a_day_outlasts_the_server_and_ends_at_midnight() {
         let (_dir, environment) = environment();
         let noon = DAY_SECONDS * 20_000 + DAY_SECONDS / 2;
-        let ledger = Ledger::open(&environment).unwrap();
-        assert!(ledger.add("ada", tokens(99), LIMITS, noon));
-        assert!(ledger.check("ada", LIMITS, noon).is_ok());
-        assert!(!ledger.add("ada", tokens(1), LIMITS, noon));
-        let again = Ledger::open(&environment).unwrap();
+        let ledger = open(&environment);
+        assert!(ledger.step("ada", tokens(99), LIMITS, noon));
+        assert!(ledger.reserve("ada", LIMITS, noon).is_ok());
+        assert!(!ledger.step("ada", tokens(1), LIMITS, noon));
+        let again = open(&environment);
         let seconds = DAY_SECONDS / 2;
         assert!(
-            matches!(again.check("ada", LIMITS, noon), Err(Refusal::UsedUp { seconds: left, .. }) if left == seconds)
+            matches!(again.reserve("ada", LIMITS, noon), Err(Refusal::UsedUp { seconds: left, .. }) if left == seconds)
         );
-        assert!(again.check("eve", LIMITS, noon).is_ok());
-        assert!(again.check("ada", LIMITS, noon + seconds).is_ok());
+        assert!(again.reserve("eve", LIMITS, noon).is_ok());
+        assert!(again.reserve("ada", LIMITS, noon + seconds).is_ok());
     }
 
     #[test]
     fn servers_of_one_user_count_together_and_damage_is_no_new_day() {
         let (dir, environment) = environment();
         let noon = DAY_SECONDS * 20_000 + DAY_SECONDS / 2;
-        let (one, two) = (
-            Ledger::open(&environment).unwrap(),
-            Ledger::open(&environment).unwrap(),
-        );
-        assert!(one.add("ada", tokens(60), LIMITS, noon));
-        assert!(two.check("ada", LIMITS, noon).is_ok());
-        assert!(!two.add("ada", tokens(40), LIMITS, noon));
-        assert!(one.check("ada", LIMITS, noon).is_err());
+        let (one, two) = (open(&environment), open(&environment));
+        assert!(one.rest("ada", tokens(60), LIMITS, noon));
+        assert!(two.reserve("ada", LIMITS, noon).is_ok());
+        assert!(!two.rest("ada", tokens(40), LIMITS, noon));
+        assert!(one.reserve("ada", LIMITS, noon).is_err());
         std::fs::write(dir.path().join(USE_FILE), "{garbage").unwrap();
-        assert!(one.check("ada", LIMITS, noon).is_err());
+        assert!(one.reserve("ada", LIMITS, noon).is_err());
         let failure = Ledger::open(&environment).err().unwrap().to_string();
         assert!(failure.contains("cannot be read"), "{failure}");
     }
 
     #[test]
-    fn audit_log_has_two_files_of_limited_size() {
-        let (dir, environment) = environment();
-        let mut audit = Audit::new(&environment);
-        audit.most = 1_000;
-        let line = AuditLine {
-            at_ms: 1,
-            client: Some("ada".into()),
-            decision: Decision::Answer,
-            is_allowed: true,
-            session: None,
-            detail: "line\nbreak".into(),
+    fn turns_at_one_time_reserve_a_step_each() {
+        let (_dir, environment) = environment();
+        let noon = DAY_SECONDS * 20_000;
+        let limits = Daily {
+            tokens: Some(2 * FIRST_STEP + 1),
+            cost_micros: None,
         };
-        for _ in 0..100 {
-            audit.write(&line);
-        }
-        for name in [AUDIT_FILE, "serve-audit.jsonl.1"] {
-            let text = std::fs::read_to_string(dir.path().join(name)).unwrap();
-            assert!(text.len() <= 1_000 && !text.is_empty());
-            for line in text.lines() {
-                assert!(
-                    line.contains(r#""client":"ada","decision":"answer","is_allowed":true"#),
-                    "{line}"
-                );
-            }
-        }
+        let ledger = open(&environment);
+        let refused = |ledger: &Arc<Ledger>| match ledger.reserve("ada", limits, noon) {
+            Err(Refusal::UsedUp { seconds, .. }) => seconds,
+            _ => panic!("the turn is refused"),
+        };
+        let mut turns: Vec<_> = (0..3)
+            .map(|_| ledger.reserve("ada", limits, noon).ok().unwrap())
+            .collect();
+        assert_eq!(refused(&ledger), SOON);
+        assert!(ledger.reserve("eve", limits, noon).is_ok());
+        // A large step ends the turns but the last, which has what is left.
+        assert!(!ledger.step("ada", tokens(FIRST_STEP + 1), limits, noon));
+        turns.truncate(1);
+        assert!(ledger.step("ada", tokens(1), limits, noon));
+        assert!(!ledger.step("ada", tokens(FIRST_STEP), limits, noon));
+        turns.clear();
+        assert_eq!(refused(&ledger), DAY_SECONDS);
     }
 }

@@ -1,5 +1,6 @@
 //! `toolcell serve`: serves agents to a browser, to OpenAI clients, and by an API of its own.
 
+mod audit;
 mod clients;
 mod describe;
 mod host;

@@ -18,7 +18,7 @@ use toolcell_store::LogFiles;
 
 use super::clients::Daily;
 use super::host::{Held, message};
-use super::ledger::{self, Ledger, Used};
+use super::ledger::{self, Ledger, Reserved, Used};
 use crate::approval::saved_approvals::SavedApproval;
 use crate::approval::terminal::Known;
 use crate::session::in_use::Mark;
@@ -191,7 +191,8 @@ impl Approver for WebApprover {
 /// Counts what a turn uses of the limits of its client.
 pub(super) struct Meter {
     ledger: Arc<Ledger>,
-    client: String,
+    /// Kept until the turn has ended.
+    reserved: Reserved,
     limits: Daily,
     prices: Option<Prices>,
     /// Use of the session before the turn, and of the turn so far.
@@ -202,14 +203,14 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(
         ledger: Arc<Ledger>,
-        client: String,
+        reserved: Reserved,
         limits: Daily,
         prices: Option<Prices>,
         session: &Session,
     ) -> Self {
         let mut meter = Self {
             ledger,
-            client,
+            reserved,
             limits,
             prices,
             before: Used::default(),
@@ -252,7 +253,7 @@ impl Meter {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         counted.tokens = counted.tokens.saturating_add(used.tokens);
         counted.cost_micros = counted.cost_micros.saturating_add(used.cost_micros);
-        self.ledger.add(&self.client, used, self.limits, ledger::now())
+        (self.ledger).step(self.reserved.client(), used, self.limits, ledger::now())
     }
 
     /// Counts what no step told, such as the use of its agents; false if a limit is reached.
@@ -268,7 +269,7 @@ impl Meter {
             tokens: rest(after.tokens, self.before.tokens, counted.tokens),
             cost_micros: rest(after.cost_micros, self.before.cost_micros, counted.cost_micros),
         };
-        self.ledger.add(&self.client, used, self.limits, ledger::now())
+        (self.ledger).rest(self.reserved.client(), used, self.limits, ledger::now())
     }
 }
 
