@@ -54,8 +54,8 @@ pub enum TurnStart {
         /// Data flow of what is attached, which counts as that of calls does.
         flow: DataFlow,
     },
-    /// Starts without a message: answers an unanswered message, continues after an answer, or starts the task in the
-    /// instructions. For sessions created from saved messages.
+    /// Starts without a message: answers an unanswered message or the results of calls after it, continues after an answer, or
+    /// starts the task in the instructions. For sessions created from saved messages.
     Proceed,
     /// Resumes a turn that was paused or interrupted, in this process or another one. Finished calls are not run again;
     /// a call that was running is run again only if its tool is idempotent.

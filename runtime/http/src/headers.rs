@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::HeaderMap;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
+use hyper::{HeaderMap, Uri};
 
 /// Ways in which a server over HTTP is reached, beside its address and `localhost`.
 #[derive(Debug, Clone, Default)]
@@ -23,11 +23,15 @@ pub fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// True if a request was sent to this server, and not by a page of another: the name of another server that leads to this
 /// address would give its pages access (DNS rebinding).
-pub fn is_for(headers: &HeaderMap, address: SocketAddr, reached: &Reached) -> bool {
+/// The authority of an absolute URI stands above the header `Host` (RFC 9112, section 3.2.2), and has to be the same.
+pub fn is_for(uri: &Uri, headers: &HeaderMap, address: SocketAddr, reached: &Reached) -> bool {
     let Some(host) = only(headers, HOST.as_str()) else {
         return false;
     };
-    is_own(host, address, reached)
+    let is_same = |authority: &str| authority.eq_ignore_ascii_case(host);
+    uri.authority()
+        .is_none_or(|authority| is_same(authority.as_str()))
+        && is_own(host, address, reached)
         && (!headers.contains_key(ORIGIN)
             || only(headers, ORIGIN.as_str()).is_some_and(|origin| is_own_origin(origin, address, reached)))
 }
@@ -150,10 +154,19 @@ mod tests {
             (public, "localhost", false),
         ] {
             let headers = headers(&[("host", host)]);
-            assert_eq!(is_for(&headers, address, &reached), is_own, "{address} {host}");
+            assert_eq!(
+                is_for(&Uri::default(), &headers, address, &reached),
+                is_own,
+                "{address} {host}"
+            );
         }
         let two = headers(&[("host", "localhost:8080"), ("host", "evil.example")]);
-        assert!(!is_for(&two, v4, &reached) && !is_for(&HeaderMap::new(), v4, &reached));
+        let uri = Uri::default();
+        assert!(!is_for(&uri, &two, v4, &reached) && !is_for(&uri, &HeaderMap::new(), v4, &reached));
+        let own = headers(&[("host", "127.0.0.1:8080")]);
+        let absolute = |host: &str| format!("http://{host}/api").parse::<Uri>().unwrap();
+        assert!(is_for(&absolute("127.0.0.1:8080"), &own, v4, &reached));
+        assert!(!is_for(&absolute("evil.example"), &own, v4, &reached));
     }
 
     #[test]
@@ -175,14 +188,18 @@ mod tests {
             ("", false),
         ] {
             let headers = headers(&[("host", "localhost:8080"), ("origin", origin)]);
-            assert_eq!(is_for(&headers, address, &reached), is_own, "{origin}");
+            assert_eq!(
+                is_for(&Uri::default(), &headers, address, &reached),
+                is_own,
+                "{origin}"
+            );
         }
         let two = [
             ("host", "localhost:8080"),
             ("origin", "http://localhost:8080"),
             ("origin", "https://evil.example"),
         ];
-        assert!(!is_for(&headers(&two), address, &reached));
+        assert!(!is_for(&Uri::default(), &headers(&two), address, &reached));
     }
 
     #[test]

@@ -132,10 +132,12 @@ impl Server {
         path: String,
         is_v1: bool,
     ) -> Result<Response<BoxBody>, Failure> {
-        if !toolcell_http::is_for(request.headers(), origin.address, &self.reached) {
+        if !toolcell_http::is_for(request.uri(), request.headers(), origin.address, &self.reached) {
             let reason = "the request is for another host, or comes from a page of another origin";
             self.note(None, Decision::Access, false, reason);
-            return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", reason));
+            return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", reason).hint(
+                "start the server with `--allow-host HOST`, and with `--allow-origin ORIGIN` for a page",
+            ));
         }
         let is_api = path == "/api" || path.starts_with("/api/");
         if !is_api && !is_v1 {
@@ -231,7 +233,7 @@ impl Server {
                 let message = "the link is opened in a browser, as a page";
                 return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
             }
-            let code = api::param(request.uri().query().unwrap_or_default(), "code").unwrap_or_default();
+            let code = api::param(request.uri().query().unwrap_or_default(), "code")?.unwrap_or_default();
             let cookie =
                 (self.access.take(&code, port)).and_then(|cookie| HeaderValue::from_str(&cookie).ok());
             self.note(None, Decision::Link, cookie.is_some(), "the link of the page");

@@ -59,11 +59,83 @@ fn tool_of_the_client_is_called_and_the_turn_continues() {
         .as_array_mut()
         .unwrap()
         .extend([choice["message"].clone(), result]);
-    let second = served.post("/v1/chat/completions", &request(&messages)).json();
+    // The tools need not be sent again.
+    let without = json!({"model": "default", "messages": messages});
+    let second = served.post("/v1/chat/completions", &without).json();
     assert_eq!(
         second["choices"][0]["message"]["content"], "It rains in Oslo.",
         "{second}"
     );
+}
+
+#[test]
+fn results_of_another_server_are_answered_and_others_refused() {
+    let user = user(json!([{"text": "Not this."}, {"text": "It rains."}]));
+    let served = Served::start(&user);
+    let mut messages = json!([
+        {"role": "user", "content": "Does it rain?"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]);
+    let ask = |messages: &Value| {
+        let body = json!({"model": "default", "messages": messages});
+        served.post("/v1/chat/completions", &body)
+    };
+    let answer = ask(&messages);
+    assert_eq!(
+        answer.json()["choices"][0]["message"]["content"],
+        "It rains.",
+        "{}",
+        answer.body
+    );
+    messages[2]["tool_call_id"] = json!("call_2");
+    let refused = ask(&messages);
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.body.contains("`call_2` is of no call before it"),
+        "{}",
+        refused.body
+    );
+}
+
+#[test]
+fn stored_response_is_read_again() {
+    let user = user(json!([
+        {"calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]},
+        {"text": "It rains."},
+    ]));
+    let served = Served::start(&user);
+    let tools = json!([{"type": "function", "name": "weather", "parameters": {"type": "object"}}]);
+    let first = json!({"model": "default", "input": "Does it rain?", "tools": tools});
+    let first = served.post("/v1/responses", &first).json();
+    let path = format!("/v1/responses/{}", first["id"].as_str().unwrap());
+    let read = served.get(&path).json();
+    assert_eq!(read["output"], first["output"], "{read}");
+    assert_eq!(read["output"][0]["type"], "function_call");
+    // A result of no call is told, and does not end the turn.
+    let result = |call: &str| {
+        let output = json!([{"type": "function_call_output", "call_id": call, "output": "rain"}]);
+        let body = json!({"model": "default", "input": output, "previous_response_id": first["id"]});
+        served.post("/v1/responses", &body)
+    };
+    let call = first["output"][0]["call_id"].as_str().unwrap();
+    let other = format!("{}_7", call.rsplit_once('_').unwrap().0);
+    assert_eq!(result(&other).status, 400);
+    let second = result(call);
+    assert_eq!(
+        second.json()["output"][0]["content"][0]["text"],
+        "It rains.",
+        "{}",
+        second.body
+    );
+    let read = served.get(&path).json();
+    assert_eq!(read["status"], "completed");
+    assert_eq!(read["output"][0]["content"][0]["text"], "It rains.", "{read}");
+    for none in ["resp_1", "resp_0198f3c0000070008000000000000000_0"] {
+        assert_eq!(served.get(&format!("/v1/responses/{none}")).status, 404);
+    }
 }
 
 #[test]

@@ -167,12 +167,14 @@ fn every_route_answers_as_it_is_described() {
         &json!({"model": "gpt-4", "messages": message}),
     );
     let responses = "/v1/responses";
-    all.compare(
+    let answered = all.compare(
         "POST",
         responses,
         responses,
         &json!({"model": "default", "input": "Count."}),
     );
+    let stored = format!("{responses}/{}", answered.json()["id"].as_str().unwrap());
+    all.compare("GET", "/v1/responses/{id}", &stored, &none);
     all.compare(
         "POST",
         responses,

@@ -183,7 +183,8 @@ impl LoopState {
         if !unanswered {
             self.messages.push(Arc::new(message.clone()));
         }
-        self.starts.push(self.messages.len().saturating_sub(1));
+        // Results of calls can follow an unanswered message.
+        self.starts.push(self.last_of_user().unwrap_or(0));
         self.turns += 1;
         // What is attached to a text is a file of the user, or was read by a program of the user.
         if matches!(message, Message::User { content } if content.len() > 1) {
@@ -202,8 +203,9 @@ impl LoopState {
     fn prompt_changed(&mut self, message: &Message, instructions: &str) {
         if let Some(turn) = &mut self.turn {
             instructions.clone_into(&mut turn.instructions);
-            if let Some(last) = self.messages.last_mut() {
-                *last = Arc::new(message.clone());
+            let start = self.starts.last().copied().unwrap_or(0);
+            if let Some(changed) = self.messages.get_mut(start) {
+                *changed = Arc::new(message.clone());
             }
         }
     }

@@ -202,10 +202,18 @@ impl LoopState {
         state
     }
 
-    /// The last message, if it is an unanswered user message.
+    /// The last message of the user, if the model has not answered it, or has not answered the results of calls after it.
     pub(crate) fn unanswered(&self) -> Option<Message> {
-        let last = self.messages.last()?;
-        matches!(last.as_ref(), Message::User { .. }).then(|| (**last).clone())
+        match **self.messages.last()? {
+            Message::Assistant { .. } => None,
+            _ => self.last_of_user().map(|at| (*self.messages[at]).clone()),
+        }
+    }
+
+    /// Index of the last message of the user.
+    pub(crate) fn last_of_user(&self) -> Option<usize> {
+        let is_of_user = |message: &Arc<Message>| matches!(**message, Message::User { .. });
+        self.messages.iter().rposition(is_of_user)
     }
 
     /// Resources used by the session, including the open turn.

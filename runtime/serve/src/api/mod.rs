@@ -30,10 +30,20 @@ const EXAMPLES: [&str; 3] = [
     "Compare \"red, green\" with \"red, blue\"",
 ];
 
-/// Returns a parameter of a query, decoded.
-pub(crate) fn param(query: &str, name: &str) -> Option<String> {
+/// Returns a parameter of a query, decoded; `None` if it is absent.
+///
+/// # Errors
+/// It is not percent-encoded UTF-8 (RFC 3986, section 2.1).
+pub(crate) fn param(query: &str, name: &str) -> Result<Option<String>, Failure> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let (_, value) = pairs.find(|(key, _)| *key == name)?;
+    let Some((_, value)) = pairs.find(|(key, _)| *key == name) else {
+        return Ok(None);
+    };
+    let wrong = || Failure::invalid(format!("`{name}` is not percent-encoded UTF-8"));
+    decoded(value).map(Some).ok_or_else(wrong)
+}
+
+fn decoded(value: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(value.len());
     let mut bytes = value.bytes();
     while let Some(byte) = bytes.next() {
@@ -53,6 +63,10 @@ pub(crate) fn param(query: &str, name: &str) -> Option<String> {
 impl Call {
     /// Parses the body.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        // `serde_json` would name types of Rust.
+        if self.body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(Failure::invalid("the body is a JSON object"));
+        }
         serde_json::from_slice(&self.body)
             .map_err(|error| Failure::invalid(format!("the body is wrong: {error}")))
     }
@@ -67,7 +81,7 @@ impl Call {
 
     /// Parses a number of the query.
     pub(crate) fn number(&self, name: &str, default: u64, most: u64) -> Result<u64, Failure> {
-        let Some(text) = param(&self.query, name) else {
+        let Some(text) = param(&self.query, name)? else {
             return Ok(default);
         };
         let number = text.parse().ok().filter(|number| *number <= most);
@@ -111,7 +125,14 @@ pub(crate) async fn respond(
     let is_get = call.method == Method::GET;
     match parts.as_slice() {
         ["info"] => Ok(answer::ok(&info(server, &call))),
-        ["tools"] => Ok(answer::ok(&host.tools())),
+        ["tools"] => {
+            let main = host.agents().first().map(|agent| agent.id.as_str());
+            if !call.caller.state.limits.allows(main.unwrap_or_default()) {
+                let message = "the client may not use the main agent, whose tools these are";
+                return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
+            }
+            Ok(answer::ok(&host.tools()))
+        }
         ["usage"] => {
             let days = call.number("days", 30, MAX_DAYS)?;
             let usage = host.usage(&call.caller.owner, days).await;
@@ -182,10 +203,11 @@ mod tests {
     #[test]
     fn parameters_are_decoded() {
         let query = "q=a+b%20c&limit=5&bad=%g1&cut=%4";
-        assert_eq!(param(query, "q").as_deref(), Some("a b c"));
-        assert_eq!(param(query, "limit").as_deref(), Some("5"));
-        for missing in ["bad", "cut", "none"] {
-            assert_eq!(param(query, missing), None, "{missing}");
+        assert_eq!(param(query, "q").unwrap().as_deref(), Some("a b c"));
+        assert_eq!(param(query, "limit").unwrap().as_deref(), Some("5"));
+        assert_eq!(param(query, "none").unwrap(), None);
+        for wrong in ["bad", "cut"] {
+            assert_eq!(param(query, wrong).unwrap_err().status, 400, "{wrong}");
         }
     }
 

@@ -207,6 +207,7 @@ pub(crate) const ROUTES: &[Route] = &[
         (200, "Response"),
         &[404, 502],
     ),
+    get("/v1/responses/{id}", "A stored response", "Response"),
 ];
 
 fn reference(schema: &str) -> Value {

@@ -39,12 +39,12 @@ async fn listed(server: &Server, info: &SessionInfo) -> Value {
 pub(super) async fn list(server: &Server, call: &Call) -> Result<Response<BoxBody>, Failure> {
     let limit = call.number("limit", PAGE, MAX_PAGE)?;
     let limit = usize::try_from(limit).unwrap_or(0);
-    let words = param(&call.query, "q").unwrap_or_default();
+    let words = param(&call.query, "q")?.unwrap_or_default();
     if words.len() > MAX_QUERY {
         return Err(Failure::invalid(format!("`q` has at most {MAX_QUERY} bytes")));
     }
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
-    let cursor = param(&call.query, "cursor");
+    let cursor = param(&call.query, "cursor")?;
     let host = &server.turns.host;
     let all = host.store().list().await?;
     let mut all = all
@@ -183,6 +183,10 @@ pub(super) async fn fork(
     let events = match (wanted.events, wanted.before_turn) {
         (Some(_), Some(_)) => {
             return Err(Failure::invalid("a fork has `events` or `before_turn`, not both"));
+        }
+        (Some(events), None) if events > info.events => {
+            let message = format!("the session has {} events, fewer than `events`", info.events);
+            return Err(Failure::invalid(message));
         }
         (events, None) => events,
         (None, Some(turn)) => {

@@ -139,6 +139,7 @@ pub(super) async fn respond(
     let (session, keep, start, results) = match paused {
         Some((session, results)) => (session, Keep::Paused, Start::Resume, results),
         None => {
+            conversation.check_results()?;
             let session = uuid::Uuid::now_v7().to_string();
             (
                 session,

@@ -72,6 +72,24 @@ impl Conversation {
         }));
     }
 
+    /// Checks that each result is of a call before it.
+    ///
+    /// # Errors
+    /// One is not: the model would never read it.
+    pub(super) fn check_results(&self) -> Result<(), Failure> {
+        for message in &self.messages {
+            if let Message::Tool { call_id, .. } = message
+                && !self.calls.contains_key(call_id)
+            {
+                let id = excerpt(call_id);
+                return Err(Failure::invalid(format!(
+                    "the result of `{id}` is of no call before it"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn result(&mut self, id: &str, text: String) {
         self.messages.push(Message::Tool {
             call_id: id.to_owned(),
@@ -166,5 +184,16 @@ mod tests {
             conversation.say("user", &wrong).unwrap_err();
         }
         conversation.say("robot", &json!("x")).unwrap_err();
+    }
+
+    #[test]
+    fn result_is_of_a_call_before_it() {
+        let mut conversation = Conversation::default();
+        conversation.call("a", "weather", "{}");
+        conversation.result("a", "rain".into());
+        assert!(conversation.check_results().is_ok());
+        conversation.result("b", "sun".into());
+        let message = conversation.check_results().unwrap_err().message;
+        assert_eq!(message, "the result of `b` is of no call before it");
     }
 }

@@ -9,6 +9,7 @@ mod messages;
 mod references;
 mod response_stream;
 mod responses;
+mod stored;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -122,6 +123,10 @@ pub(crate) async fn respond(
             "method_not_allowed",
             "the path does not take this method",
         )),
+        path if is_get && path.starts_with("/v1/responses/") => {
+            let id = path.strip_prefix("/v1/responses/").unwrap_or_default();
+            stored::respond(server, &call, id).await
+        }
         path => {
             let name = path.strip_prefix("/v1/models/").filter(|_| is_get);
             let name = name.ok_or_else(|| Failure::not_found("there is nothing at this path"))?;

@@ -23,9 +23,9 @@ use crate::host::{ClientTool, Keep, Start, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
 
 /// Maximum number of entries after the beginning of a response in which its end is searched.
-const MAX_TURN: usize = 100_000;
+pub(super) const MAX_TURN: usize = 100_000;
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Wanted {
     model: String,
     input: Value,
@@ -52,7 +52,7 @@ fn id_of(session: &str, events: u64) -> String {
     format!("resp_{}_{events}", session.replace('-', ""))
 }
 
-fn of_id(id: &str) -> Option<(String, u64)> {
+pub(super) fn of_id(id: &str) -> Option<(String, u64)> {
     let (session, events) = id.strip_prefix("resp_")?.split_once('_')?;
     let session = uuid::Uuid::try_parse(session).ok()?;
     Some((session.hyphenated().to_string(), events.parse().ok()?))
@@ -144,14 +144,18 @@ pub(super) async fn respond(
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
     let is_stored = wanted.store != Some(false);
+    let checked = conversation.check_results();
     let instructions = conversation.instructions;
     let messages = conversation.messages;
     let begin = match (&wanted.previous_response_id, is_stored) {
         (Some(previous), _) => go_on(server, call, previous, messages, &results).await?,
-        (None, false) => in_memory(server, call, messages, &results),
+        (None, false) => in_memory(server, call, messages, &results, checked)?,
         (None, true) => match waiting(server, call, &messages, &results).await? {
             Some(begin) => begin,
-            None => new(server, call, &agent, messages).await?,
+            None => {
+                checked?;
+                new(server, call, &agent, messages).await?
+            }
         },
     };
     let request = TurnRequest {
@@ -264,12 +268,18 @@ async fn waiting(
 }
 
 /// Begins a session in memory, or continues one that waits for these results.
-fn in_memory(server: &Server, call: &Call, messages: Vec<Message>, results: &[(String, String)]) -> Begin {
+fn in_memory(
+    server: &Server,
+    call: &Call,
+    messages: Vec<Message>,
+    results: &[(String, String)],
+    checked: Result<(), Failure>,
+) -> Result<Begin, Failure> {
     let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
     let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
     let paused =
         of_turn.filter(|(session, _)| ends_with_results && server.v1.take(session, &call.caller.owner));
-    match paused {
+    Ok(match paused {
         Some((session, results)) => Begin {
             session,
             keep: Keep::Paused,
@@ -278,15 +288,18 @@ fn in_memory(server: &Server, call: &Call, messages: Vec<Message>, results: &[(S
             events: 0,
             at: 0,
         },
-        None => Begin {
-            session: uuid::Uuid::now_v7().to_string(),
-            keep: Keep::New(messages),
-            start: Start::Proceed,
-            results: BTreeMap::new(),
-            events: 0,
-            at: 0,
-        },
-    }
+        None => {
+            checked?;
+            Begin {
+                session: uuid::Uuid::now_v7().to_string(),
+                keep: Keep::New(messages),
+                start: Start::Proceed,
+                results: BTreeMap::new(),
+                events: 0,
+                at: 0,
+            }
+        }
+    })
 }
 
 /// Continues a session after a response; a copy of it, if it went on already.
@@ -371,6 +384,28 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Creates the answer to a request that was stored, of which only the model is known.
+    pub(super) fn of_store(
+        id: &str,
+        (session, events): (String, u64),
+        owner: &str,
+        model: String,
+        created: u64,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            message: references::message_id(&session, events),
+            session,
+            owner: owner.to_owned(),
+            is_stored: true,
+            created,
+            wanted: Wanted {
+                model,
+                ..Wanted::default()
+            },
+        }
+    }
+
     pub(super) fn said(&self, text: &str, status: &str) -> Value {
         let content = match status {
             "completed" => json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]),

@@ -217,6 +217,36 @@ async fn imported_conversation_is_in_the_journal() {
 }
 
 #[tokio::test]
+async fn results_at_the_end_of_an_imported_conversation_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = Script::new([Say::Text("It rains.")]);
+    let agent = agent(&script).store(store(&dir)).build().unwrap();
+    let call = serde_json::json!({"role": "assistant", "parts": [
+        {"type": "call", "id": "c", "name": "weather", "arguments": "{}"},
+    ]});
+    let saved = [
+        Message::user("Does it rain?"),
+        serde_json::from_value(call).unwrap(),
+        Message::Tool {
+            call_id: "c".into(),
+            name: "weather".into(),
+            content: vec![toolcell_core::Content::text("rain")],
+            is_error: false,
+        },
+    ];
+    let mut session = agent.session_from(LoopState::with_messages("s", saved));
+    session
+        .run(TurnStart::Proceed, &NullSink, CancellationToken::new())
+        .await
+        .unwrap();
+    let texts: Vec<String> = session.messages().iter().map(|m| m.text()).collect();
+    assert_eq!(texts, ["Does it rain?", "", "rain", "It rains."]);
+    let mut loaded = agent.load("s").await.unwrap();
+    assert_eq!(loaded.state(), session.state());
+    assert_eq!(loaded.undo().await.unwrap(), 4);
+}
+
+#[tokio::test]
 async fn message_answered_later_is_in_the_journal_once() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("Blue."), Say::Hang(""), Say::Text("Green.")]);

@@ -1,11 +1,11 @@
 //! Agents of the configuration for the server.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use toolcell_agent::{Agent, AgentBuilder, LoopState, Session};
+use toolcell_agent::{Agent, AgentBuilder, LoopState};
 use toolcell_core::{ApprovalRequest, BoxFuture, Message, SessionStore, StoreError};
 use toolcell_mcp::client::end_all_processes;
 use toolcell_serve::{
@@ -16,6 +16,7 @@ use toolcell_store::SqliteSessions;
 use super::audit::Audit;
 use super::clients::Daily;
 use super::describe;
+use super::held::Held;
 use super::ledger::{self, Ledger};
 use super::turn::{self, ClientTools, Meter, WebApprover};
 use crate::agent::setup::AgentSetup;
@@ -34,40 +35,8 @@ use crate::telemetry::log_files::Logs;
 /// Name of the main agent.
 pub(super) const MAIN: &str = "default";
 
-/// Maximum number of sessions in memory that wait for results of a client. The oldest ends for a further one.
-const MAX_HELD: usize = 256;
-
 /// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
-
-/// Sessions in memory that wait, the oldest first by their numbers.
-#[derive(Default)]
-pub(super) struct Held(Mutex<(u64, HeldSessions)>);
-
-/// Sessions by their identifiers, with their numbers.
-type HeldSessions = HashMap<String, (u64, Session)>;
-
-impl Held {
-    pub(super) fn keep(&self, session: Session) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (number, sessions) = &mut *held;
-        *number += 1;
-        if sessions.len() >= MAX_HELD
-            && let Some(oldest) = sessions
-                .iter()
-                .min_by_key(|(_, (at, _))| *at)
-                .map(|(id, _)| id.clone())
-        {
-            sessions.remove(&oldest);
-        }
-        sessions.insert(session.id().to_owned(), (*number, session));
-    }
-
-    fn take(&self, id: &str) -> Option<Session> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.1.remove(id).map(|(_, session)| session)
-    }
-}
 
 /// Agents of one client, whose components keep nothing of others.
 pub(super) struct OwnAgents {
@@ -181,25 +150,30 @@ impl AgentHost {
         if !request.instructions.is_empty() {
             builder = builder.further_instructions(&request.instructions);
         }
-        let tools = ClientTools::new(&request.client_tools, &builder)?;
-        builder = tools.offer(builder);
+        let mut tools = ClientTools::new(&request.client_tools, &builder)?;
         let file = saved_approvals::file(&self.environment);
         let saved = file.map(|file| saved_approvals::read(&file).unwrap_or_default());
         let is_stored = matches!(request.keep, Keep::Stored);
         if !is_stored {
             builder = builder.without_store();
         }
-        builder = builder.approver(Arc::new(WebApprover {
+        let approver = WebApprover {
             asker: request.asker,
             tools: tools.clone(),
             known: self.known.clone(),
             saved: saved.unwrap_or_default(),
             base: self.environment.cwd.to_str().map(str::to_owned),
-        }));
-        let agent = builder
-            .build()
-            .map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let (session, mark) = match request.keep {
+        };
+        let with = |tools: &ClientTools| {
+            let approver = WebApprover {
+                tools: tools.clone(),
+                ..approver.clone()
+            };
+            let built = tools.offer(builder.clone()).approver(Arc::new(approver)).build();
+            built.map_err(|error| Refusal::Invalid(error.to_string()))
+        };
+        let mut agent = with(&tools)?;
+        let (mut session, mark) = match request.keep {
             Keep::New(messages) => {
                 let state = LoopState::with_messages(request.session, messages);
                 (agent.session_from(state), None)
@@ -219,7 +193,14 @@ impl AgentHost {
                 (session, Some(mark))
             }
         };
-        tools.resolve(&session, &request.results);
+        if !request.results.is_empty() {
+            // A request with results need not repeat the tools.
+            if tools.add_called(&session, &builder)? {
+                agent = with(&tools)?;
+                session.switch_to(&agent);
+            }
+            tools.resolve(&session, &request.results)?;
+        }
         let start = turn::start(request.start)?;
         match (&start, session.is_open()) {
             (toolcell_agent::TurnStart::Resume | toolcell_agent::TurnStart::Abandon, false) => {

@@ -3,6 +3,7 @@
 mod audit;
 mod clients;
 mod describe;
+mod held;
 mod host;
 mod ledger;
 mod turn;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::machine::Stage;
 use toolcell_agent::{
@@ -17,7 +18,8 @@ use toolcell_serve::{Asker, ClientCall, ClientTool, Refusal, Start, TurnEnd};
 use toolcell_store::LogFiles;
 
 use super::clients::Daily;
-use super::host::{Held, message};
+use super::held::Held;
+use super::host::message;
 use super::ledger::{self, Ledger, Reserved, Used};
 use crate::approval::saved_approvals::SavedApproval;
 use crate::approval::terminal::Known;
@@ -122,15 +124,41 @@ impl ClientTools {
         waiting.collect()
     }
 
+    /// Adds the tools of calls that wait, which the agent does not have; false if none is missing. The model is told their names only.
+    pub(super) fn add_called(&mut self, session: &Session, builder: &AgentBuilder) -> Result<bool, Refusal> {
+        let calls = session.state().turn.iter().flat_map(|turn| &turn.calls);
+        let missing: Vec<ClientTool> = calls
+            .filter(|call| matches!(call.stage, Stage::Held { .. }) && !self.has(&call.request.name))
+            .map(|call| ClientTool {
+                name: call.request.name.clone(),
+                description: String::new(),
+                schema: json!({"type": "object"}),
+            })
+            .collect();
+        let known = self.tools.len();
+        let further = Self::new(&missing, builder)?;
+        self.tools.extend(further.tools);
+        Ok(self.tools.len() > known)
+    }
+
     /// Assigns results to the calls that wait, by their numbers.
-    pub(super) fn resolve(&self, session: &Session, numbered: &BTreeMap<usize, String>) {
+    ///
+    /// # Errors
+    /// A result is of no call that waits.
+    pub(super) fn resolve(
+        &self,
+        session: &Session,
+        numbered: &BTreeMap<usize, String>,
+    ) -> Result<(), Refusal> {
         let waiting = self.waiting(session);
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         for (number, text) in numbered {
-            if let Some((id, _)) = waiting.get(*number) {
-                results.insert(id.clone(), text.clone());
-            }
+            let (id, _) = waiting.get(*number).ok_or_else(|| {
+                Refusal::Invalid("a result is of a call for which the turn does not wait".into())
+            })?;
+            results.insert(id.clone(), text.clone());
         }
+        Ok(())
     }
 }
 
@@ -150,6 +178,7 @@ impl Tool for OfClient {
 }
 
 /// Asks the user in another place, unless a saved approval answers.
+#[derive(Clone)]
 pub(super) struct WebApprover {
     pub(super) asker: Option<Arc<dyn Asker>>,
     pub(super) tools: ClientTools,

@@ -201,7 +201,7 @@ impl Endpoint {
         peer: &Peer,
         plain: Option<plain::Read>,
     ) -> Result<Response<Answer>, Refused> {
-        if !toolcell_http::is_for(request.headers(), address, &self.reached.from) {
+        if !toolcell_http::is_for(request.uri(), request.headers(), address, &self.reached.from) {
             let reason = "the request is for another host, or comes from a page of another origin";
             return Err(Refused::new(StatusCode::FORBIDDEN, reason));
         }

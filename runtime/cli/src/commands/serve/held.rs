@@ -1,0 +1,130 @@
+//! Sessions in memory that wait for results of a client.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use toolcell_agent::Session;
+use toolcell_core::Message;
+
+/// Maximum number of sessions. The oldest ends for a further one: its client continues with the messages that it sends.
+const MAX_HELD: usize = 256;
+
+/// Maximum size of the messages of all of them, in bytes of JSON. A request has up to 32 MiB.
+const MAX_BYTES: usize = 128 << 20;
+
+/// Sessions by their numbers, the oldest first.
+#[derive(Default)]
+pub(super) struct Held(Mutex<Waiting<Session>>);
+
+struct Waiting<T> {
+    last: u64,
+    bytes: usize,
+    /// Identifier, size and session.
+    all: BTreeMap<u64, (String, usize, T)>,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self {
+            last: 0,
+            bytes: 0,
+            all: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T> Waiting<T> {
+    fn keep(&mut self, id: String, bytes: usize, session: T) {
+        if bytes > MAX_BYTES {
+            return;
+        }
+        while self.all.len() >= MAX_HELD || self.bytes + bytes > MAX_BYTES {
+            let Some((_, (_, freed, _))) = self.all.pop_first() else {
+                break;
+            };
+            self.bytes -= freed;
+        }
+        self.last += 1;
+        self.bytes += bytes;
+        self.all.insert(self.last, (id, bytes, session));
+    }
+
+    fn take(&mut self, id: &str) -> Option<T> {
+        let number = self
+            .all
+            .iter()
+            .find(|(_, (known, ..))| known == id)
+            .map(|(number, _)| *number)?;
+        let (_, bytes, session) = self.all.remove(&number)?;
+        self.bytes -= bytes;
+        Some(session)
+    }
+}
+
+/// Counts what is written.
+struct Counted(usize);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn size<'a>(messages: impl IntoIterator<Item = &'a Message>) -> usize {
+    let mut counted = Counted(0);
+    for message in messages {
+        // Nothing is written that could fail.
+        let _ = serde_json::to_writer(&mut counted, message);
+    }
+    counted.0
+}
+
+impl Held {
+    pub(super) fn keep(&self, session: Session) {
+        let id = session.id().to_owned();
+        let bytes = size(session.messages().iter().map(AsRef::as_ref));
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.keep(id, bytes, session);
+    }
+
+    pub(super) fn take(&self, id: &str) -> Option<Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_session_ends_for_a_further_one() {
+        let mut waiting = Waiting::default();
+        for number in 0..=MAX_HELD {
+            waiting.keep(number.to_string(), 1, number);
+        }
+        assert_eq!(
+            (waiting.take("0"), waiting.take("1"), waiting.take("1")),
+            (None, Some(1), None)
+        );
+        waiting.keep("half".into(), MAX_BYTES / 2, 0);
+        waiting.keep("all".into(), MAX_BYTES, 0);
+        assert_eq!((waiting.all.len(), waiting.bytes), (1, MAX_BYTES));
+        waiting.keep("more".into(), MAX_BYTES + 1, 0);
+        assert_eq!(
+            (waiting.take("more"), waiting.take("all"), waiting.bytes),
+            (None, Some(0), 0)
+        );
+    }
+
+    #[test]
+    fn size_is_that_of_the_messages() {
+        let small = size([&Message::user("a")]);
+        assert_eq!(size([&Message::user("a".repeat(1_001))]), small + 1_000);
+    }
+}
