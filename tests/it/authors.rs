@@ -35,6 +35,14 @@ fn new_tool_is_written_and_never_over_another() {
     assert!(again.stderr.contains("exists already"), "{}", again.stderr);
     let manifest = std::fs::read_to_string(user.work().join("js/tool.toml")).unwrap();
     assert!(manifest.contains("language = \"js\""), "{manifest}");
+    for name in ["text", "text_count", "files-read", "toolcell-sdk"] {
+        let seen = user.run(&["tool", "new", name, "--lang", "js"]).ended(2);
+        assert!(
+            seen.stderr.contains("take another name"),
+            "{name}: {}",
+            seen.stderr
+        );
+    }
     for name in ["../up", "A", "", "a b", ".hidden"] {
         let seen = user.run(&["tool", "new", name, "--lang", "js"]).ended(2);
         assert!(
@@ -75,16 +83,13 @@ fn missing_compiler_is_named_with_its_installation() {
 #[test]
 fn python_file_named_like_a_standard_module_is_refused() {
     let user = User::new();
-    user.run(&["tool", "new", "json", "--lang", "python"]).ended(0);
-    let manifest = std::fs::read_to_string(user.work().join("json/tool.toml")).unwrap();
-    assert!(manifest.contains("main = \"src/json_tool.py\""), "{manifest}");
-    user.file("json/tool.toml", manifest.replace("json_tool.py", "json.py"));
-    user.file("json/src/json.py", "");
-    let seen = user.run(&["tool", "build", "json"]).ended(1);
-    for said in [
-        "`json` is a module of Python's standard library",
-        "`json_tool.py`",
-    ] {
+    user.run(&["tool", "new", "csv", "--lang", "python"]).ended(0);
+    let manifest = std::fs::read_to_string(user.work().join("csv/tool.toml")).unwrap();
+    assert!(manifest.contains("main = \"src/csv_tool.py\""), "{manifest}");
+    user.file("csv/tool.toml", manifest.replace("csv_tool.py", "csv.py"));
+    user.file("csv/src/csv.py", "");
+    let seen = user.run(&["tool", "build", "csv"]).ended(1);
+    for said in ["`csv` is a module of Python's standard library", "`csv_tool.py`"] {
         assert!(seen.stderr.contains(said), "{}", seen.stderr);
     }
 }

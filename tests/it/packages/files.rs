@@ -67,6 +67,39 @@ fn wants_of_a_package_are_shown_and_not_granted() {
 }
 
 #[test]
+fn lock_has_origin_and_wants_of_a_package() {
+    let user = User::new();
+    let wants = |wants: &str| with_manifest(&format!(r#"{{"wants": [{wants}]}}"#));
+    user.file("tool.wasm", wants(""));
+    user.run(&["tool", "add", "tool.wasm"]).ended(0);
+    user.run(&["lock", "--tool", "tool"]).ended(0);
+    let path = user.work().join("toolcell.lock");
+    let locked = std::fs::read_to_string(&path).unwrap();
+    assert!(locked.contains("/work/tool.wasm\""), "{locked}");
+    let call = ["call", "--locked", "tool", r#"{"a": 1}"#];
+    user.run(&call).ended(0);
+    // The same component from elsewhere.
+    std::fs::write(&path, locked.replace("/work/tool.wasm", "/work/other.wasm")).unwrap();
+    let seen = user.run(&call).ended(4);
+    assert!(seen.stderr.contains("it comes from"), "{}", seen.stderr);
+    std::fs::write(&path, &locked).unwrap();
+    let next = wants(r#"{"grant": "http=evil.example"}"#);
+    user.file("tool.wasm", &next);
+    user.run(&["tool", "update", "tool", "--accept", &hex(&next)])
+        .ended(0);
+    let seen = user.run(&call).ended(4);
+    assert!(
+        seen.stderr.contains("its author proposes the grant"),
+        "{}",
+        seen.stderr
+    );
+    user.run(&["lock", "--tool", "tool"]).ended(0);
+    let locked = std::fs::read_to_string(&path).unwrap();
+    assert!(locked.contains("wants = [\"http=evil.example\"]"), "{locked}");
+    user.run(&call).ended(0);
+}
+
+#[test]
 fn package_that_cannot_be_used_leaves_nothing() {
     let user = User::new();
     user.file("a.wasm", component("Echoes."));
@@ -228,6 +261,13 @@ fn package_that_was_lost_can_be_repaired() {
     // Its component is gone.
     std::fs::remove_file(&stored(&user)[0]).unwrap();
     user.run(&call).ended(7);
+    let seen = user.run(&["tool", "list", "--outdated"]).ended(7);
+    assert!(
+        seen.stderr
+            .contains("to fetch it again: toolcell tool update tool"),
+        "{}",
+        seen.stderr
+    );
     let back = "was missing or damaged, and is back";
     let seen = user.run(&update).ended(0);
     assert!(seen.stderr.contains(back), "{}", seen.stderr);

@@ -75,6 +75,36 @@ fn pinned_package_must_be_signed_now_and_at_updates() {
 }
 
 #[test]
+fn publisher_with_another_key_is_accepted_by_the_user() {
+    let (publisher, user) = publisher_and_user();
+    let one = component("First.");
+    give(&publisher, &user, &one);
+    user.run(&["tool", "add", "tool.wasm", "--publisher", "them"])
+        .ended(0);
+    let (next, _) = publisher_and_user();
+    give(&next, &user, &one);
+    user.run(&["tool", "update", "tool"]).ended(7);
+    let key = next.run(&["key", "list", "--json"]).ended(0).json()[0]["key"].clone();
+    let key = key.as_str().unwrap();
+    user.run(&["key", "add", "next", key]).ended(0);
+    let update = ["tool", "update", "tool", "--publisher", "next"];
+    // The same component, and yet not without the user.
+    let seen = user.run(&update).ended(4);
+    assert!(
+        seen.stdout.contains(&format!("signed by {key}")),
+        "{}",
+        seen.stdout
+    );
+    let hint = format!("--publisher next --accept sha256:{}", hex(&one));
+    assert!(seen.stderr.contains(&hint), "{}", seen.stderr);
+    user.run(&[&update[..], &["--accept", &hex(&one)]].concat())
+        .ended(0);
+    user.run(&["tool", "update", "tool"]).ended(0);
+    give(&publisher, &user, &one);
+    user.run(&["tool", "update", "tool"]).ended(7);
+}
+
+#[test]
 fn signature_of_another_key_is_refused() {
     let (publisher, user) = publisher_and_user();
     let other = User::new();

@@ -81,7 +81,7 @@ impl Lock {
         {
             console.note(text!("warning: {}", finding));
         }
-        let lock = LockFile::of(&loaded, &hooks, &servers);
+        let lock = LockFile::of(&loaded, &hooks, &servers, environment);
         servers.stop().await;
         lock.write(&lock::path(environment))?;
         let names: Vec<String> = lock.names().collect();

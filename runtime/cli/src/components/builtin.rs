@@ -64,6 +64,12 @@ pub(crate) fn component_with_tool(tool: &str) -> Option<&'static str> {
         .map(|(component, _)| *component)
 }
 
+/// True if a component with this name would be taken for a built-in one, or for one of its tools.
+pub(crate) fn is_taken(name: &str) -> bool {
+    let name = name.replace('-', "_");
+    TOOLS.iter().any(|(component, _)| *component == name) || component_with_tool(&name).is_some()
+}
+
 /// Built-in components that are disabled unless the user's own configuration or command line names them: not every
 /// conversation needs them, and their descriptions take up context in each.
 pub(crate) const OFF_BY_DEFAULT: [&str; 1] = ["memory"];

@@ -15,12 +15,15 @@ use toolcell_fs::Rules;
 use toolcell_sandbox::{Digest, Identity};
 
 use crate::components::loader::{Loaded, LoadedHook};
-use crate::config::ToolSettings;
+use crate::components::sandbox::MAX_COMPONENT_BYTES;
 use crate::config::user_files;
+use crate::config::{ComponentSource, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::lock::{Difference, LockedServer};
 use crate::mcp::servers::Servers;
+use crate::packages::store;
+use crate::packages::wants::PackageManifest;
 use crate::ui::terminal::{Own, Shown, Text, text};
 
 /// Name of the lock file, in the working directory.
@@ -62,6 +65,12 @@ struct Locked {
     imports: Vec<String>,
     /// Grants of the component.
     grants: Vec<String>,
+    /// Origin of the package, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    /// Grants that its author proposes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    wants: Vec<String>,
     /// Its tools by name.
     tools: BTreeMap<String, LockedTool>,
 }
@@ -101,12 +110,13 @@ impl LockFile {
         loaded: impl IntoIterator<Item = &'a Loaded>,
         hooks: impl IntoIterator<Item = &'a LoadedHook>,
         servers: &Servers,
+        environment: &Environment,
     ) -> Self {
         Self {
             version: VERSION,
             components: loaded
                 .into_iter()
-                .map(|loaded| (loaded.settings.name.clone(), Locked::of(loaded)))
+                .map(|loaded| (loaded.settings.name.clone(), Locked::of(loaded, environment)))
                 .collect(),
             hooks: hooks
                 .into_iter()
@@ -154,13 +164,16 @@ impl LockFile {
 }
 
 impl Locked {
-    fn of(loaded: &Loaded) -> Self {
+    fn of(loaded: &Loaded, environment: &Environment) -> Self {
         let component = &loaded.component;
         let (imports, grants) = reach(component.identity(), &loaded.settings);
+        let (origin, wants) = of_package(&loaded.settings, environment);
         Self {
             digest: component.digest().to_string(),
             imports,
             grants,
+            origin,
+            wants,
             tools: component
                 .definitions()
                 .iter()
@@ -198,7 +211,23 @@ impl Locked {
             (&self.imports, &self.grants),
             (&now.imports, &now.grants),
         ));
+        if self.origin != now.origin {
+            let shown = |origin: &Option<String>| match origin {
+                Some(origin) => text!("{}", origin),
+                None => "a file".into(),
+            };
+            found.push(text!(
+                "it comes from {}, and came from {}",
+                shown(&now.origin),
+                shown(&self.origin)
+            ));
+        }
         if self.digest != now.digest {
+            // The same code proposes the same.
+            let new_wants = now.wants.iter().filter(|grant| !self.wants.contains(grant));
+            found.extend(
+                new_wants.map(|grant| text!("its author proposes the grant `{}`, which is new", grant)),
+            );
             found.push(if found.is_empty() {
                 "its code changed, but nothing that the model reads".into()
             } else {
@@ -245,6 +274,19 @@ impl LockedHook {
         }
         found
     }
+}
+
+/// Origin of a package, and the grants that the author of a component proposes.
+fn of_package(settings: &ToolSettings, environment: &Environment) -> (Option<String>, Vec<String>) {
+    let ComponentSource::File(file) = &settings.component else {
+        return (None, Vec::new());
+    };
+    let package = store::package_at(&settings.name, &file.value, environment);
+    let bytes = toolcell_fs::read(&file.value, &Rules::named(MAX_COMPONENT_BYTES)).unwrap_or_default();
+    // One that cannot be read was refused when the package was added.
+    let manifest = PackageManifest::read(&bytes).ok().flatten().unwrap_or_default();
+    let wants = manifest.wants.iter().map(|want| want.grant.to_string());
+    (package.map(|package| package.origin), wants.collect())
 }
 
 /// Imports and grants of a component in a fixed order. Bindings of secrets count as grants.
@@ -378,7 +420,7 @@ pub(crate) fn check(
             Some(locked) => {
                 let definitions = loaded.component.definitions();
                 let is_defined = |name: &str| definitions.iter().any(|spec| spec.name.as_str() == name);
-                let differences = locked.differences(&Locked::of(loaded), is_defined);
+                let differences = locked.differences(&Locked::of(loaded, environment), is_defined);
                 differing.extend(
                     differences
                         .into_iter()
@@ -484,6 +526,8 @@ mod tests {
             digest: "sha256:1".into(),
             imports: vec!["a".into()],
             grants: vec!["read=.".into()],
+            origin: None,
+            wants: Vec::new(),
             tools: BTreeMap::from([("t".to_owned(), tool)]),
         }
     }

@@ -235,6 +235,10 @@ impl KeyRing {
         let pkcs8 = match toolcell_fs::read(&path, &Rules::own(MAX_KEY_BYTES)) {
             Ok(pkcs8) => pkcs8,
             Err(error) if error.is_not_found() => {
+                ensure!(
+                    self.key(name).is_err(),
+                    "the private part of `{name}` is not here; `toolcell key list` shows which keys are your own"
+                );
                 bail!("there is no private key `{name}`; `toolcell key generate {name}` creates one")
             }
             Err(error) => return Err(error.into()),
@@ -320,7 +324,8 @@ mod tests {
         assert!(ring.generate("mine").is_err() && ring.add("mine", key.clone()).is_err());
         ring.add("them@example.com", key).unwrap();
         assert!(ring.is_own("mine") && !ring.is_own("them@example.com"));
-        assert!(ring.sign("them@example.com", Digest::of(b"x")).is_err());
+        let foreign = ring.sign("them@example.com", Digest::of(b"x")).unwrap_err();
+        assert!(foreign.to_string().contains("`toolcell key list`"), "{foreign}");
         ring.remove("mine").unwrap();
         assert!(!ring.is_own("mine") && ring.key("mine").is_err() && ring.remove("mine").is_err());
         for name in ["", "../x", ".x", "a b", "a/b"] {

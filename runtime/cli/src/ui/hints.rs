@@ -256,6 +256,8 @@ pub(crate) struct BudgetHints {
     budget: SourcedBudget,
     prices: Option<Prices>,
     user_file: String,
+    /// True if the command has the flag `--budget`.
+    has_flag: bool,
 }
 
 impl BudgetHints {
@@ -265,7 +267,14 @@ impl BudgetHints {
             budget: settings.budget.clone(),
             prices,
             user_file: crate::config::user_files::user_file_shown(environment),
+            has_flag: true,
         }
+    }
+
+    /// Leaves out the flag.
+    pub(crate) fn without_flag(mut self) -> Self {
+        self.has_flag = false;
+        self
     }
 
     /// Returns a flag and a configuration line with twice the allowed or used amount, for the first exhausted budget,
@@ -315,11 +324,14 @@ impl BudgetHints {
             Origin::File(source, _) => &source.shown,
             _ => &self.user_file,
         };
-        Some(format!(
-            "raise the budget with {}\nor, in {file}: {}",
-            more.flag(),
-            more.line()
-        ))
+        Some(match self.has_flag {
+            true => format!(
+                "raise the budget with {}\nor, in {file}: {}",
+                more.flag(),
+                more.line()
+            ),
+            false => format!("raise the budget, in {file}: {}", more.line()),
+        })
     }
 }
 
@@ -472,6 +484,7 @@ mod tests {
             budget,
             prices: None,
             user_file: "c.toml".into(),
+            has_flag: true,
         };
         let mut spent = Spent::default();
         let of = |spent: &Spent| hints.of(spent, 9_000).unwrap();

@@ -153,7 +153,7 @@ impl Reader {
             }
             let mut part = String::new();
             if self.sent < now.length {
-                match self.stored().await {
+                match self.stored(now.length).await {
                     Some(stored) => part = stored,
                     // Deleted by another process.
                     None => {
@@ -214,10 +214,12 @@ impl Reader {
         }
     }
 
-    /// Reads the next stored events; `None` if the session was deleted.
-    async fn stored(&mut self) -> Option<String> {
+    /// Reads the next stored events up to one; `None` if the session was deleted. The journal can have further ones, of which the
+    /// state of the session does not know yet: a client that has read the end of a turn may begin the next one.
+    async fn stored(&mut self, length: u64) -> Option<String> {
         let store = self.turns.host.store();
-        let entries = store.entries(&self.id, self.sent, READ, READ_BYTES).await.ok()?;
+        let mut entries = store.entries(&self.id, self.sent, READ, READ_BYTES).await.ok()?;
+        entries.retain(|entry| entry.seq <= length);
         self.sent = entries.last()?.seq;
         let part: String = entries
             .iter()

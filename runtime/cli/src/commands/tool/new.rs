@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::authoring::language::Language;
 use crate::authoring::project;
+use crate::components::builtin;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
@@ -30,6 +31,17 @@ pub(crate) struct New {
 
 impl New {
     pub(crate) fn run(&self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+        let fail = || Failure::new(Exit::Usage, text!("could not create the tool `{}`", self.name));
+        if builtin::is_taken(&self.name) {
+            return Err(fail()
+                .why(text!("a tool of Toolcell has the name `{}`", self.name))
+                .hint("take another name"));
+        }
+        if self.name.starts_with("toolcell") {
+            return Err(fail()
+                .why("names that begin with `toolcell` are those of Toolcell's own libraries")
+                .hint("take another name"));
+        }
         let dir = environment.cwd.join(&self.name);
         project::create(&dir, &self.name, self.lang)?;
         console.write(|s| {

@@ -143,7 +143,7 @@ impl Offer {
         settings: &Settings,
         environment: &Environment,
     ) -> Vec<Arc<dyn Tool>> {
-        let budget_hints = BudgetHints::new(settings, None, environment);
+        let budget_hints = BudgetHints::new(settings, None, environment).without_flag();
         let rules = ClientRules {
             approvals: self.approvals.clone(),
             flows: self.flows.clone(),

@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 use toolcell_core::suggest::nearest;
 
 use super::{
-    Reviewed, check_owner, configuration_file, configured, fetch, open_configuration, open_store, review,
-    unusable_store, unwritten, with_configuration,
+    Reviewed, check_owner, configuration_file, configured, fetch, open_configuration, open_store, publisher,
+    review, unusable_store, unwritten, with_configuration,
 };
 use crate::components::loader::ComponentLoader;
 use crate::config::{self, ComponentSource, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::packages::keys::PublicKey;
 use crate::packages::reference::Reference;
 use crate::packages::store::{Package, PackageStore};
 use crate::scratch::diff;
@@ -28,6 +29,7 @@ Examples:
   toolcell tool update roman
   toolcell tool update roman --accept sha256:DIGEST
   toolcell tool update roman --from ghcr.io/me/roman:2.0
+  toolcell tool update roman --publisher them-2027
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Update {
@@ -37,6 +39,10 @@ pub(crate) struct Update {
     /// Another reference, from now on.
     #[arg(long, value_name = "REF")]
     from: Option<String>,
+
+    /// Key of the publisher from now on, by its name: for a publisher that has another key.
+    #[arg(long, value_name = "NAME")]
+    publisher: Option<String>,
 
     /// Replace the package by the component with this digest.
     #[arg(long, value_name = "DIGEST")]
@@ -68,16 +74,11 @@ impl Update {
         let reference = Reference::parse(from, None, environment).map_err(|error| {
             Failure::new(Exit::Usage, text!("the reference `{}` cannot be used", from)).because(error)
         })?;
+        let named = publisher(self.publisher.as_deref(), environment)?;
+        let publisher = named.or_else(|| package.publisher.clone());
         // The permission is for the host that the user named with it.
         let is_private = self.private || (package.private && self.from.is_none());
-        let fetched = fetch(
-            &reference,
-            is_private,
-            package.publisher.as_ref(),
-            environment,
-            console,
-        )
-        .await?;
+        let fetched = fetch(&reference, is_private, publisher.as_ref(), environment, console).await?;
         let origin = reference.to_string();
         let store = open_store(environment)?;
         // It was not locked while the component was fetched.
@@ -96,7 +97,7 @@ impl Update {
                 .why(text!("it is {} at its origin, as it is here", fetched.digest))
                 .why("that is not what was accepted"));
         }
-        if fetched.digest == package.digest && origin == package.origin {
+        if fetched.digest == package.digest && origin == package.origin && publisher == package.publisher {
             let path = store.path(package.digest);
             let is_configured = configured_tool.is_some_and(|tool| match &tool.component {
                 ComponentSource::File(file) => file.value == path,
@@ -143,18 +144,30 @@ impl Update {
                 s.out.line(text!("  {}", Shown(&origin)))?;
                 s.out.line(text!("  from {}", package.digest))?;
                 s.out.line(text!("    to {}", fetched.digest))?;
+                if publisher != package.publisher {
+                    let shown = |key: &Option<PublicKey>| match key {
+                        Some(key) => text!("{}", Shown(&key.to_string())),
+                        None => "no key".into(),
+                    };
+                    s.out.line(text!("  signed by {}", shown(&publisher)))?;
+                    s.out.line(text!("  instead of {}", shown(&package.publisher)))?;
+                }
                 diff::unified(&mut s.out, &old, &definitions(&new))?;
                 s.out.flush()
             })?;
             match &self.accept {
                 None => {
                     return Err(fail().why("its differences are not accepted yet").hint(text!(
-                        "to accept them: toolcell {}tool update {}{}{} --accept {}",
+                        "to accept them: toolcell {}tool update {}{}{}{} --accept {}",
                         with_configuration(environment.named_config.as_deref(), environment),
                         self.name,
                         self.from
                             .as_ref()
                             .map(|from| format!(" --from {}", escape::shell(from)))
+                            .unwrap_or_default(),
+                        self.publisher
+                            .as_ref()
+                            .map(|name| format!(" --publisher {}", escape::shell(name)))
                             .unwrap_or_default(),
                         Own(if self.private { " --private" } else { "" }),
                         fetched.digest
@@ -176,7 +189,7 @@ impl Update {
                 name: self.name.clone(),
                 origin: origin.clone(),
                 digest: fetched.digest,
-                publisher: package.publisher.clone(),
+                publisher: publisher.clone(),
                 config: configuration_file(environment),
                 private: is_private,
             };
@@ -253,7 +266,19 @@ pub(in crate::commands::tool) async fn print_outdated(
             .await
         };
         match compared.await {
-            Ok(fetched) if fetched.digest == package.digest => {}
+            Ok(fetched) if fetched.digest == package.digest => {
+                if !open_store(environment)?.has(package.digest) {
+                    let what = text!(
+                        "the component of the package `{}` is missing or damaged",
+                        package.name
+                    );
+                    let failure = Failure::new(Exit::Component, what)
+                        .hint(text!("to fetch it again: toolcell tool update {}", package.name));
+                    if let Some(earlier) = last_failure.replace(failure) {
+                        console.report(&earlier);
+                    }
+                }
+            }
             Ok(fetched) => console.write(|s| {
                 s.out.styled(NAME, text!("{}", Name(&package.name)))?;
                 s.out

@@ -100,6 +100,13 @@ pub(super) async fn of_tool(
             unequal.add(format!("{}: {difference}", shown()));
         }
     }
+    if all.is_empty() {
+        // The other checks did not run.
+        if !errors.0.is_empty() {
+            found.push(finding("errors", Outcome::Warned, errors.0));
+        }
+        return Ok(found);
+    }
     let mut accepted = Messages::default();
     for broken in all.first().into_iter().flat_map(|base| broken(&spec.input, base)) {
         let ran = call(run, subject, name, &broken.arguments).await?;
