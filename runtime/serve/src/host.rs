@@ -56,6 +56,20 @@ pub trait Host: Send + Sync + 'static {
     /// Returns what the components can access, as JSON.
     fn tools(&self) -> Value;
 
+    /// Returns the scratch directories, as JSON.
+    fn scratches(&self) -> BoxFuture<'_, Result<Value, Refusal>>;
+
+    /// Returns the changes in a scratch directory, as JSON; `None` if there is none of this name.
+    fn scratch<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Value>, Refusal>>;
+
+    /// Commits or discards changes in a scratch directory by their paths, or all of them; `None` as above.
+    fn decide_scratch<'a>(
+        &'a self,
+        name: &'a str,
+        decision: ScratchDecision,
+        files: Option<Vec<String>>,
+    ) -> BoxFuture<'a, Result<Option<Value>, Refusal>>;
+
     /// Notes a decision about a client.
     fn audit(&self, line: &AuditLine);
 
@@ -210,6 +224,15 @@ pub enum Refusal {
     Conflict(String),
     /// The host failed.
     Failed(String),
+}
+
+/// Decision about changes in a scratch directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScratchDecision {
+    /// The files of the directory are replaced.
+    Commit,
+    /// The changes are deleted.
+    Discard,
 }
 
 /// Asks the user about a call.

@@ -3,6 +3,7 @@
 mod crash;
 mod openai;
 mod openapi;
+mod scratch;
 mod turns;
 mod users;
 
@@ -369,7 +370,7 @@ fn asking() -> User {
         {"calls": [{"name": "text_count", "arguments": {"text": "a b"}}]},
         {"text": "Two words."},
     ]));
-    user.configure("[[approval.rules]]\ntool = \"text_count\"\nverdict = \"ask\"\n");
+    user.configure("[[approval.rules]]\ntool = \"text_count\"\nverdict = \"ask\"\n[tools.files]\nscratch = \"scratch\"\n");
     user
 }
 

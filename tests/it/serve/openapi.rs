@@ -137,6 +137,20 @@ fn every_route_answers_as_it_is_described() {
         let path = format!("/api/sessions{query}");
         all.compare("GET", "/api/sessions", &path, &none);
     }
+    all.compare("GET", "/api/scratch", "/api/scratch", &none);
+    all.compare("GET", "/api/scratch/{name}", "/api/scratch/scratch", &none);
+    for word in ["commit", "discard"] {
+        let route = format!("/api/scratch/{{name}}/{word}");
+        let path = format!("/api/scratch/scratch/{word}");
+        all.compare("POST", &route, &path, &json!({}));
+        all.compare("POST", &route, &path, &json!({"files": ["/gone"]}));
+        all.compare(
+            "POST",
+            &route,
+            &path.replace("scratch/scratch", "scratch/none"),
+            &json!({}),
+        );
+    }
     for query in ["", "?days=1", "?days=400"] {
         all.compare("GET", "/api/usage", &format!("/api/usage{query}"), &none);
     }
@@ -195,7 +209,10 @@ fn every_route_answers_as_it_is_described() {
     let plain = all.served.authorized().replace("application/json", "text/plain");
     let mut successes = 0;
     for (route, operations) in all.document["paths"].as_object().unwrap() {
-        let path = route.replace("{id}", "none").replace("{question}", "none");
+        let path = route
+            .replace("{id}", "none")
+            .replace("{question}", "none")
+            .replace("{name}", "none");
         for (method, operation) in operations.as_object().unwrap() {
             let method = method.to_uppercase();
             let body = match operation["requestBody"].is_object() {

@@ -19,7 +19,7 @@ fn serve(user: &User, lines: &[String], flags: &[&str]) -> Served {
     )
 }
 
-fn tokens(user: &User, lines: &[String]) {
+pub(super) fn tokens(user: &User, lines: &[String]) {
     use std::os::unix::fs::PermissionsExt as _;
     user.file("tokens", lines.join("\n"));
     let private = std::fs::Permissions::from_mode(0o600);

@@ -332,6 +332,34 @@ export const checks = {
     await page.waitForSelector(".time-row:has-text('model, step')");
   },
 
+  async "scratch"(t) {
+    for (const name of ["one.txt", "two.txt"]) fs.writeFileSync(t.server.work(name), "before\n");
+    for (const name of ["one.txt", "two.txt", "three.txt"]) {
+      t.server.run("call", "files_write", JSON.stringify({ path: name, content: "<b>after</b>\u202e\n", mode: "overwrite" }), "--grant", "write=.", "--scratch", t.server.scratch);
+    }
+    const page = await t.open("/scratch");
+    await page.getByRole("link", { name: "scratch", exact: true }).click();
+    const file = (name) => page.locator("section.card", { hasText: name });
+    const decide = async (name, button) => {
+      await file(name).getByRole("button", { name: button }).click();
+      await page.getByRole("dialog").getByRole("button", { name: button }).click();
+    };
+    await file("one.txt").locator(".diff .plus").waitFor();
+    assert.match(await file("one.txt").innerText(), /changed[\s\S]*-before\s+\+<b>after<\/b>/);
+    await decide("one.txt", "Commit");
+    await page.waitForSelector("text=✓ committed 1 file");
+    assert.match(fs.readFileSync(t.server.work("one.txt"), "utf8"), /after/);
+    await decide("two.txt", "Discard");
+    await page.waitForSelector("text=✓ discarded 1 file");
+    assert.equal(fs.readFileSync(t.server.work("two.txt"), "utf8"), "before\n");
+    await page.waitForFunction(() => document.querySelectorAll("section.card").length === 1);
+    await page.selectOption("select", "split");
+    assert.deepEqual([...(await fits(page, "scratch")), ...(await accessible(page, "scratch"))], []);
+    await t.picture(page, "scratch");
+    await decide("three.txt", "Discard");
+    await page.waitForSelector("text=No changes are left.");
+  },
+
   async "no layout shift, and a quick first paint"(t) {
     const page = await t.open("/");
     await page.waitForSelector(".empty");

@@ -1,6 +1,6 @@
 // The real server, with a home of its own, behind a relay: the server can be killed and started again at the same address, and the
 // connection can be broken as a network does.
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import fs from "node:fs";
 import net from "node:net";
 import path from "node:path";
@@ -29,6 +29,7 @@ grants = ["write=."]
 
 [tools.text]
 grants = []
+scratch = "${path.join(home, "scratch")}"
 
 [[approval.rules]]
 tool = "files_write"
@@ -63,12 +64,22 @@ verdict = "ask"
 
   mend() { this.isBroken = false; }
 
+  env() {
+    const at = (name) => path.join(this.home, name);
+    return { PATH: process.env.PATH, HOME: this.home, XDG_CONFIG_HOME: at("config"), XDG_DATA_HOME: at("data"), XDG_STATE_HOME: at("state"), XDG_CACHE_HOME: at("cache"),
+      OPENAI_API_KEY: "sk-suite-key-of-the-scripted-model" };
+  }
+
+  /** Runs a command of the same user. */
+  run(...args) { execFileSync(process.env.TOOLCELL, args, { cwd: this.folder, env: this.env(), stdio: "pipe" }); }
+
+  work(name) { return path.join(this.folder, name); }
+
+  get scratch() { return path.join(this.home, "scratch"); }
+
   /** Starts the server, and returns the one-time link that it prints. */
   async start() {
-    const { home } = this;
-    const env = { PATH: process.env.PATH, HOME: home, XDG_CONFIG_HOME: path.join(home, "config"), XDG_DATA_HOME: path.join(home, "data"),
-      XDG_STATE_HOME: path.join(home, "state"), XDG_CACHE_HOME: path.join(home, "cache"), OPENAI_API_KEY: "sk-suite-key-of-the-scripted-model" };
-    this.child = spawn(process.env.TOOLCELL, ["serve", "--http", this.address, "--allow-host", new URL(this.base).host, "--allow-origin", this.base], { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
+    this.child = spawn(process.env.TOOLCELL, ["serve", "--http", this.address, "--allow-host", new URL(this.base).host, "--allow-origin", this.base], { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
     let printed = "";
     const link = await new Promise((resolve, reject) => {
       const read = (piece) => {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 use toolcell_sandbox::overlay::{Change, ChangeKind, CommitError, CommitOptions, OnConflict};
 
 use crate::config::own_directories::denials_of_all;
@@ -124,7 +123,7 @@ impl Scratch {
         let settings = config::load(environment, overrides)?;
         Ok(CommitOptions {
             denials: denials_of_all(&settings, dangerous, environment)?,
-            cancellation: CancellationToken::new(),
+            ..CommitOptions::default()
         })
     }
 

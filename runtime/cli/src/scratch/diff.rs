@@ -7,6 +7,7 @@ use similar::{ChangeTag, TextDiff};
 use toolcell_sandbox::overlay::{Change, Version, versions};
 
 use crate::config::units::Bytes;
+use crate::scratch::overlay::Changed;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Screen, Text, text};
 
 /// Maximum size of a file that is compared, in bytes: longer diffs are not readable and take long to compute.
@@ -38,6 +39,43 @@ pub(crate) fn lines<W: Write>(
             (Some(old), Some(new)) => screen.line(text!("    was {}, is {}", old, new)),
         },
     }
+}
+
+/// A change as plain text.
+#[derive(Debug, Default)]
+pub(crate) struct Plain {
+    /// Unified diff without the names of the files; empty if only the permissions changed or a directory is made.
+    pub(crate) diff: Option<String>,
+    /// Description of what has no diff.
+    pub(crate) about: Option<String>,
+}
+
+/// Returns the change of a file as a unified diff; for binary files, a description.
+pub(crate) fn plain(changed: &Changed, change: &Change) -> Plain {
+    let (old, new) = match versions(&changed.directory, &changed.overlay, &change.path, MAX_FILE) {
+        Ok(versions) => versions,
+        Err(error) => {
+            return Plain {
+                about: Some(format!("cannot be shown: {error}")),
+                ..Plain::default()
+            };
+        }
+    };
+    let describe = |version| describe(version).map(|text| text.plain());
+    let about = match (describe(&old), describe(&new)) {
+        (None, None) => None,
+        (None, Some(new)) => Some(format!("is {new}")),
+        (Some(old), None) => Some(format!("was {old}")),
+        (Some(old), Some(new)) => Some(format!("was {old}, is {new}")),
+    };
+    let diff = match (text_of(&old), text_of(&new)) {
+        (Some(old), Some(new)) => {
+            let diff = TextDiff::configure().timeout(TIME).diff_lines(old, new);
+            Some(diff.unified_diff().context_radius(CONTEXT).to_string())
+        }
+        _ => None,
+    };
+    Plain { diff, about }
 }
 
 /// Returns the text of a file. Anything but a regular file counts as empty.

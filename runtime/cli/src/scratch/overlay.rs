@@ -9,6 +9,7 @@
 //! No tool can access what has the name of an overlay ([`toolcell_core::protected`]) but the one whose changes go
 //! there.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io;
@@ -226,6 +227,7 @@ fn directory_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// Contents of a scratch directory.
+#[derive(Default)]
 pub(crate) struct Found {
     /// Changes that Toolcell recorded.
     pub(crate) all: Vec<Changed>,
@@ -326,6 +328,14 @@ impl Changed {
         options: &CommitOptions,
     ) -> Result<Changes, CommitError> {
         overlay::commit(&self.directory, &self.overlay, on_conflict, options)
+    }
+
+    /// Discards the changes at and below some paths.
+    ///
+    /// # Errors
+    /// Returns an error if one cannot be discarded alone, or something cannot be removed.
+    pub(crate) fn discard_only(&self, paths: &BTreeSet<PathBuf>) -> io::Result<()> {
+        overlay::discard_only(&self.directory, &self.overlay, paths)
     }
 
     /// Discards the changes.

@@ -5,7 +5,7 @@ import { api } from "../contract.js";
 const CHANGES = { added: "+ added", modified: "~ changed", changed: "~ changed", removed: "− removed", deleted: "− removed" };
 
 /** Rows of a unified diff: `[kind, text]`. */
-const rowsOf = (diff) => String(diff || "").split("\n").filter((row) => !/^(---|\+\+\+) /.test(row)).map((row) => [{ "+": "plus", "-": "minus", "@": "hunk" }[row[0]] || "same", row]);
+const rowsOf = (diff) => String(diff || "").replace(/\n$/, "").split("\n").filter((row) => !/^(---|\+\+\+) /.test(row)).map((row) => [{ "+": "plus", "-": "minus", "@": "hunk" }[row[0]] || "same", row]);
 
 const MOST_ROWS = 3000;
 
@@ -46,17 +46,14 @@ export class Scratch {
     try {
       if (!name) {
         const names = await api.scratches();
-        replace(this.content, names.length ? h("ul", null, names.map((one) => h("li", null, h("a", { href: "/scratch/" + encodeURIComponent(one.name), "data-nav": true }, line(one.name, 100)), one.directory && [" of ", line(one.directory, 100)], one.files !== undefined && ` ${plural(one.files, "file")}`)))
-          : h("p.faint", null, "No scratch overlay has changes. A tool writes to one with `scratch` in your configuration; its changes then stand here to be reviewed."));
+        replace(this.content, names.length ? h("ul", null, names.map((one) => h("li", null, h("a", { href: "/scratch/" + encodeURIComponent(one.name), "data-nav": true }, line(one.name, 100)), one.directory && [" in ", line(one.directory, 100)], ` ${plural(one.files, "change")}`)))
+          : h("p.faint", null, "No tool has a scratch directory. With `scratch = \"DIR\"` of a tool in your configuration, its changes stand here to be reviewed."));
         return;
       }
-      this.files = (await api.scratch(name)).files;
+      const { files, more, skipped } = await api.scratch(name);
+      Object.assign(this, { files, more, skipped });
       this.draw();
     } catch (error) {
-      if (error.status === 404 && !name) {
-        replace(this.content, h("p.faint", null, "This server does not offer changes in scratch overlays. Review them in a terminal: ", h("code", null, "toolcell scratch diff DIRECTORY")));
-        return;
-      }
       replace(this.content, h("p.bad", null, "The changes could not be loaded: " + error.message));
     }
   }
@@ -69,8 +66,11 @@ export class Scratch {
       this.files.map((file) => h("section.card", null, h("div.row", null, h("h2", null, line(file.path, 200)), h("span.small.faint", null, CHANGES[file.change] || file.change), h("span.grow"),
         h("button", { onclick: () => this.decide("commit", [file]) }, "Commit"), h("button", { onclick: () => this.decide("discard", [file]) }, "Discard")),
         file.conflict && h("p.warn", null, "⚠ conflict: ", typeof file.conflict === "string" ? line(file.conflict, 300) : "others changed this file in the meantime"),
-        file.dangerous && h("p.warn", null, "⚠ this file starts programs; commit it with `toolcell scratch commit --dangerous`"),
-        file.diff ? show(file.diff) : h("p.faint", null, "The content is not text.")))); 
+        file.diff ? show(file.diff) : h("p.faint", null, line(file.about || "no difference in content", 200)))),
+      this.more > 0 && h("p.warn", null, `⚠ ${plural(this.more, "more change")} are not listed: commit or discard some of these first`),
+      this.skipped.length > 0 && h("section.card", null, h("h2", null, "Not committed here"),
+        h("p.faint", null, "Denied files, links that lead out, and files that start programs, which `toolcell scratch commit --dangerous` commits."),
+        h("ul", null, this.skipped.slice(0, 100).map((one) => h("li", null, line(one.path, 200), " ", line(one.reason, 300))))));
   }
 
   decide(what, files) {
@@ -79,7 +79,8 @@ export class Scratch {
     this.app.confirm(title, text, what === "commit" ? "Commit" : "Discard", async () => {
       try {
         const answer = await api.scratchDecide(this.name, what, files.map((file) => file.path));
-        replace(this.status, `✓ ${what === "commit" ? "committed" : "discarded"} ${plural(answer?.files ?? files.length, "file")}`);
+        replace(this.status, `✓ ${what === "commit" ? "committed" : "discarded"} ${plural(answer.files, "file")}`,
+          answer.skipped.length > 0 && `, and not ${plural(answer.skipped.length, "other")}, listed below`);
       } catch (error) {
         replace(this.status, h("span.bad", null, "✗ ", line(error.message, 400)), error.hints?.map((hint) => h("div", null, "hint: ", line(hint, 300))));
       }

@@ -3,6 +3,7 @@
 mod events;
 mod openapi;
 mod questions;
+mod scratch;
 mod sessions;
 mod turns;
 
@@ -17,6 +18,7 @@ use self::openapi::ROUTES;
 pub(crate) use self::openapi::document as openapi;
 use crate::answer::{self, Failure};
 use crate::clients::name_of;
+use crate::host::ScratchDecision;
 use crate::markdown;
 use crate::server::{Call, Server};
 
@@ -41,6 +43,13 @@ pub(crate) fn param(query: &str, name: &str) -> Result<Option<String>, Failure> 
     };
     let wrong = || Failure::invalid(format!("`{name}` is not percent-encoded UTF-8"));
     decoded(value).map(Some).ok_or_else(wrong)
+}
+
+/// Decodes a part of a path.
+fn part(value: &str) -> Result<String, Failure> {
+    // A plus is itself in a path.
+    let value = value.replace('+', "%2B");
+    decoded(&value).ok_or_else(|| Failure::invalid("the path is not percent-encoded UTF-8"))
 }
 
 fn decoded(value: &str) -> Option<String> {
@@ -138,6 +147,15 @@ pub(crate) async fn respond(
             let usage = host.usage(&call.caller.owner, days).await;
             Ok(answer::ok(&usage.map_err(Failure::failed)?))
         }
+        ["scratch"] => scratch::list(server, &call).await,
+        ["scratch", name] => scratch::show(server, &call, &part(name)?).await,
+        ["scratch", name, word] => {
+            let decision = match *word {
+                "commit" => ScratchDecision::Commit,
+                _ => ScratchDecision::Discard,
+            };
+            scratch::decide(server, &call, &part(name)?, decision).await
+        }
         ["questions"] => questions::all(server, &call).await,
         ["markdown"] => match markdown::respond(&call.body) {
             Ok(rendered) => Ok(answer::bytes(StatusCode::OK, "application/json", rendered)),
@@ -215,7 +233,10 @@ mod tests {
     fn contract_names_every_route() {
         let page = include_str!("../../API.md");
         for openapi::Route { method, path, .. } in ROUTES {
-            let plain = path.replace("{id}", "ID").replace("{question}", "QID");
+            let plain = path
+                .replace("{id}", "ID")
+                .replace("{question}", "QID")
+                .replace("{name}", "NAME");
             assert!(page.contains(&plain), "{method} {plain}");
         }
         let document: Value = serde_json::from_str(&openapi::document()).unwrap();

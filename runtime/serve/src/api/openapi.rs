@@ -192,6 +192,22 @@ pub(crate) const ROUTES: &[Route] = &[
         (200, "Undone"),
         &[409],
     ),
+    get("/api/scratch", "Scratch directories", "Scratches"),
+    get("/api/scratch/{name}", "Changes in a scratch directory", "Scratch").errors(&[400, 404, 409]),
+    post(
+        "/api/scratch/{name}/commit",
+        "Commits changes in a scratch directory",
+        "ScratchFiles",
+        (200, "ScratchDone"),
+        &[404, 409],
+    ),
+    post(
+        "/api/scratch/{name}/discard",
+        "Discards changes in a scratch directory",
+        "ScratchFiles",
+        (200, "ScratchDone"),
+        &[404, 409],
+    ),
     get("/v1/models", "Agents as models of OpenAI clients", "Models"),
     post(
         "/v1/chat/completions",
@@ -314,6 +330,29 @@ fn answer(properties: &Value, optional: &Value) -> Value {
 }
 
 fn schemas() -> Value {
+    let mut all = schemas_of_sessions();
+    if let (Some(all), Value::Object(more)) = (all.as_object_mut(), schemas_of_scratch()) {
+        all.extend(more);
+    }
+    all
+}
+
+fn schemas_of_scratch() -> Value {
+    let none = json!({});
+    let skipped = list(&answer(&json!({"path": text(), "reason": text()}), &none));
+    let changed = answer(
+        &json!({"path": text(), "change": {"enum": ["added", "changed", "deleted"]}, "conflict": {"type": "boolean"}}),
+        &json!({"diff": text(), "about": text()}),
+    );
+    json!({
+        "Scratches": answer(&json!({"scratch": list(&answer(&json!({"name": text(), "directory": text(), "files": number()}), &none))}), &none),
+        "Scratch": answer(&json!({"name": text(), "directory": text(), "files": list(&changed), "more": number(), "skipped": skipped}), &none),
+        "ScratchFiles": body(&[], &json!({"files": {"type": ["array", "null"], "items": text(), "maxItems": 10000}})),
+        "ScratchDone": answer(&json!({"files": number(), "skipped": skipped}), &none),
+    })
+}
+
+fn schemas_of_sessions() -> Value {
     let none = json!({});
     let usage = json!({"input": number(), "cache_read": number(), "cache_write": number(), "output": number(), "reasoning": number()});
     let words = list(

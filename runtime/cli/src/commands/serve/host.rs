@@ -9,7 +9,8 @@ use toolcell_agent::{Agent, AgentBuilder, LoopState};
 use toolcell_core::{ApprovalRequest, BoxFuture, Message, SessionStore, StoreError};
 use toolcell_mcp::client::end_all_processes;
 use toolcell_serve::{
-    AgentInfo, AuditLine, Found, Host, Keep, PreparedTurn, QuestionText, Refusal, TurnRequest,
+    AgentInfo, AuditLine, Found, Host, Keep, PreparedTurn, QuestionText, Refusal, ScratchDecision,
+    TurnRequest,
 };
 use toolcell_store::SqliteSessions;
 
@@ -18,6 +19,7 @@ use super::clients::Daily;
 use super::describe;
 use super::held::Held;
 use super::ledger::{self, Ledger};
+use super::scratch::ScratchDirectories;
 use super::turn::{self, ClientTools, Meter, WebApprover};
 use crate::agent::setup::AgentSetup;
 use crate::approval::saved_approvals;
@@ -74,6 +76,7 @@ pub(super) struct AgentHost {
     logs: Mutex<Option<Logs>>,
     servers: Servers,
     held: Arc<Held>,
+    scratches: ScratchDirectories,
 }
 
 impl AgentHost {
@@ -117,6 +120,7 @@ impl AgentHost {
             logs: Mutex::new(setup.logs),
             servers: setup.servers,
             held: Arc::default(),
+            scratches: ScratchDirectories::of(settings, environment)?,
         }))
     }
 
@@ -136,6 +140,18 @@ impl AgentHost {
         let builder = own.unwrap_or(&self.builders).get(agent).cloned();
         let builder = builder.ok_or_else(|| Refusal::Invalid("there is no such agent".into()))?;
         Ok(builder.store(self.store.clone()))
+    }
+
+    /// Works with the scratch directories on a thread that may wait for the disk.
+    fn with_scratches<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ScratchDirectories) -> Result<T, Refusal> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, Refusal>> {
+        let scratches = self.scratches.clone();
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || work(&scratches)).await;
+            done.unwrap_or_else(|_| Err(Refusal::Failed("the scratch directory cannot be used".into())))
+        })
     }
 
     fn agent(&self, agent: &str) -> Result<Agent, Refusal> {
@@ -369,6 +385,25 @@ impl Host for AgentHost {
 
     fn tools(&self) -> Value {
         self.tools.clone()
+    }
+
+    fn scratches(&self) -> BoxFuture<'_, Result<Value, Refusal>> {
+        self.with_scratches(|scratches| Ok(scratches.list()))
+    }
+
+    fn scratch<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Value>, Refusal>> {
+        let name = name.to_owned();
+        self.with_scratches(move |scratches| scratches.show(&name))
+    }
+
+    fn decide_scratch<'a>(
+        &'a self,
+        name: &'a str,
+        decision: ScratchDecision,
+        files: Option<Vec<String>>,
+    ) -> BoxFuture<'a, Result<Option<Value>, Refusal>> {
+        let name = name.to_owned();
+        self.with_scratches(move |scratches| scratches.decide(&name, decision, files))
     }
 
     fn audit(&self, line: &AuditLine) {

@@ -6,6 +6,7 @@ mod describe;
 mod held;
 mod host;
 mod ledger;
+mod scratch;
 mod turn;
 
 use std::net::SocketAddr;

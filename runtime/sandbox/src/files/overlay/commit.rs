@@ -19,6 +19,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::changes::{ChangeKind, Changes, Skipped};
+use super::chosen::{chosen, concerns, forget};
 use super::compare::{changes, is_too_deep, nothing_to_carry, open_existing, part};
 use super::entry::{above, enter, is_missing};
 use super::judge::{CommitOptions, Judge, file_of};
@@ -73,13 +74,20 @@ pub fn commit(
     };
     let _lock = lock(&layers)?;
     clean(&layers, directory)?;
+    let mut listed = changes(directory, overlay, options).map_err(nothing)?;
+    let only = options.only.as_ref().map(|only| chosen(only, &listed.found));
+    let is_wanted = |path: &Path| only.as_ref().is_none_or(|only| only.contains(path));
     if on_conflict == OnConflict::Refuse {
-        let found = super::conflicts(directory, overlay, options).map_err(nothing)?;
+        let mut found = super::conflicts(directory, overlay, options).map_err(nothing)?;
+        found.retain(|path| only.as_ref().is_none_or(|only| concerns(path, only)));
         if !found.is_empty() {
             return Err(CommitError::Conflicts(found));
         }
     }
-    let mut listed = changes(directory, overlay, options).map_err(nothing)?;
+    // What was not chosen is left as if it could not be carried out.
+    let left: Vec<PathBuf> = (listed.found.iter().map(|change| change.path.clone()))
+        .filter(|path| !is_wanted(path))
+        .collect();
     let upper = part(&layers, "upper")?;
     if part(&layers, "work")?.is_none() {
         layers.create_dir("work")?;
@@ -100,14 +108,20 @@ pub fn commit(
             .skipped
             .iter()
             .map(|skipped| skipped.path.clone())
+            .chain(left)
             .collect(),
-        failed: std::mem::take(&mut listed.skipped),
+        failed: match only {
+            None => std::mem::take(&mut listed.skipped),
+            Some(_) => Vec::new(),
+        },
         done: HashSet::new(),
     };
     let carried = carrying.all(part(&layers, "gone")?.as_ref(), upper.as_ref());
     let Carrying { failed, done, .. } = carrying;
-    if carried.is_ok() && failed.is_empty() {
+    if carried.is_ok() && failed.is_empty() && only.is_none() {
         remove_parts(&layers)?;
+    } else {
+        forget(&layers, &done)?;
     }
     // What lies in a removed directory goes with it.
     let is_done = |path: &Path, kind| match kind {
@@ -144,7 +158,7 @@ pub fn discard(directory: &Path, overlay: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// Another process is doing so.
-fn lock(layers: &cap_std::fs::Dir) -> io::Result<File> {
+pub(super) fn lock(layers: &cap_std::fs::Dir) -> io::Result<File> {
     let file = file_of(layers)?;
     // What shares a descriptor shares its locks: this one is of its own.
     let own = File::from(openat(
@@ -163,7 +177,7 @@ fn lock(layers: &cap_std::fs::Dir) -> io::Result<File> {
 }
 
 /// Removes what a killed commit left beside its files.
-fn clean(layers: &cap_std::fs::Dir, directory: &Path) -> io::Result<()> {
+pub(super) fn clean(layers: &cap_std::fs::Dir, directory: &Path) -> io::Result<()> {
     match part(layers, "work")? {
         Some(work) => Unfinished(work).clean(&enter_host(directory)?),
         None => Ok(()),

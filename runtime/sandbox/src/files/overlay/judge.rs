@@ -3,6 +3,7 @@
 //! A tool could not have made such a change under the same policy. An overlay can hold one all the same: from a run
 //! with other denials or with the word `dangerous`, or because something else wrote to it.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -28,6 +29,9 @@ const MAX_LINKS: u32 = 128;
 pub struct CommitOptions {
     /// Denials; they also cover files that start programs, unless allowed here.
     pub denials: Denials,
+    /// Paths of the changes that are carried out, with everything below them and the directories that they need; `None` for all.
+    /// What is not carried out stays in the overlay.
+    pub only: Option<BTreeSet<PathBuf>>,
     /// Ends the work. What was carried out by then stays, and the rest stays in the overlay.
     pub cancellation: CancellationToken,
 }

@@ -17,6 +17,7 @@
 
 mod base;
 mod changes;
+mod chosen;
 mod commit;
 mod compare;
 mod copy;
@@ -44,6 +45,7 @@ use super::walk::{join, walk};
 
 pub use base::conflicts;
 pub use changes::{Change, ChangeKind, Changes, Skipped};
+pub use chosen::discard_only;
 pub use commit::{CommitError, OnConflict, commit, discard};
 pub use compare::changes;
 pub use judge::CommitOptions;

@@ -1,6 +1,7 @@
 //! A directory with an overlay behaves like any other, and the directory itself does not change.
 
 mod behind_links;
+mod chosen;
 mod commit;
 mod conflicts;
 mod interrupted;
