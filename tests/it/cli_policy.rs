@@ -254,6 +254,21 @@ fn scratch_changes_are_reviewed_before_commit() {
     assert_eq!(content("project/a.txt").as_deref(), Some("new\n"));
 
     write("/c.txt", "create");
+    write("/d.txt", "create");
+    user.run(&["scratch", "commit", "scratch", "project/gone"])
+        .ended(2);
+    let seen = user
+        .run(&["scratch", "commit", "scratch", "project/d.txt"])
+        .ended(0);
+    assert!(seen.stderr.contains("1 change committed"), "{}", seen.stderr);
+    assert_eq!(content("project/d.txt").as_deref(), Some("new\n"));
+    let names = ["scratch", "diff", "scratch", "--names"];
+    assert!(user.run(&names).ended(0).stdout.contains("+ c.txt"));
+    write("/a.txt", "overwrite");
+    user.run(&["scratch", "discard", "scratch", "project/c.txt"])
+        .ended(0);
+    assert!(!user.run(&names).ended(0).stdout.contains("c.txt"));
+    write("/c.txt", "create");
     user.run(&["scratch", "discard", "scratch"]).ended(0);
     user.run(&["scratch", "commit", "scratch"]).ended(0);
     assert_eq!(content("project/c.txt"), None);

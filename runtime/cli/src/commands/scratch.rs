@@ -62,6 +62,7 @@ pub(crate) struct Diff {
 #[command(after_help = "\
 Examples:
   toolcell scratch commit /tmp/scratch
+  toolcell scratch commit /tmp/scratch notes.md src
 
 Exit codes:
     0   the changes were committed
@@ -71,6 +72,9 @@ Exit codes:
 pub(crate) struct Commit {
     /// The scratch directory.
     dir: PathBuf,
+
+    /// Files and directories of yours whose changes are committed. Defaults to all.
+    files: Vec<PathBuf>,
 
     /// Commit even if others changed the same files; their changes are lost.
     #[arg(long)]
@@ -86,6 +90,7 @@ pub(crate) struct Commit {
 #[command(after_help = "\
 Examples:
   toolcell scratch discard /tmp/scratch
+  toolcell scratch discard /tmp/scratch notes.md
 
 Exit codes:
     0   the changes were discarded
@@ -94,6 +99,9 @@ Exit codes:
 pub(crate) struct Discard {
     /// The scratch directory.
     dir: PathBuf,
+
+    /// Files and directories of yours whose changes are discarded. Defaults to all.
+    files: Vec<PathBuf>,
 }
 
 impl Scratch {
@@ -131,7 +139,14 @@ impl Scratch {
         match self {
             Self::Diff(Diff { dir, .. })
             | Self::Commit(Commit { dir, .. })
-            | Self::Discard(Discard { dir }) => dir,
+            | Self::Discard(Discard { dir, .. }) => dir,
+        }
+    }
+
+    fn files(&self) -> &[PathBuf] {
+        match self {
+            Self::Diff(_) => &[],
+            Self::Commit(Commit { files, .. }) | Self::Discard(Discard { files, .. }) => files,
         }
     }
 
@@ -148,11 +163,15 @@ impl Scratch {
         };
         let found = overlay::read(&dir, environment, options).map_err(|e| fail(Exit::Usage).because(e))?;
         let overlay::Found {
-            all,
+            mut all,
             foreign,
             replaced,
         } = found;
         not_cancelled(options)?;
+        let files = self.files();
+        if !files.is_empty() {
+            choose(&mut all, files, environment)?;
+        }
         if let (Self::Commit(_), Some((directory, overlay))) = (self, replaced.first()) {
             // All or nothing.
             let failure = fail(Exit::Failed);
@@ -194,7 +213,11 @@ impl Scratch {
             }
             Self::Discard(_) => {
                 for changed in &all {
-                    changed.discard().map_err(|e| fail(Exit::Failed).because(e))?;
+                    let discarded = match files.is_empty() {
+                        true => changed.discard(),
+                        false => changed.discard_only(&changed.paths()),
+                    };
+                    discarded.map_err(|e| fail(Exit::Failed).because(e))?;
                 }
                 "discarded"
             }
@@ -230,7 +253,11 @@ impl Commit {
                 skipped += 1;
                 continue;
             }
-            match changed.commit(on_conflict, options) {
+            let options = CommitOptions {
+                only: (!self.files.is_empty()).then(|| changed.paths()),
+                ..options.clone()
+            };
+            match changed.commit(on_conflict, &options) {
                 Ok(done) => {
                     skipped += done.skipped.len();
                     console.write(|s| {
@@ -268,6 +295,48 @@ impl Commit {
             )
         })
     }
+}
+
+/// Leaves the changes of these files, and of what is below them.
+///
+/// # Errors
+/// One of them has no changes.
+fn choose(all: &mut Vec<Changed>, files: &[PathBuf], environment: &Environment) -> Result<(), Failure> {
+    let mut chosen = Vec::new();
+    for file in files {
+        let path = environment.path(&file.to_string_lossy(), &environment.cwd);
+        // Directories that are granted are known without links.
+        let real = path.parent().and_then(|above| above.canonicalize().ok());
+        let real = real.and_then(|above| Some(above.join(path.file_name()?)));
+        let path = real.unwrap_or(path);
+        let is_changed = all.iter().any(|changed| {
+            let mut full = changed
+                .changes
+                .iter()
+                .map(|change| changed.directory.join(&change.path));
+            full.any(|full| full.starts_with(&path))
+        });
+        if !is_changed {
+            let failure = Failure::new(
+                Exit::Usage,
+                text!("`{}` has no changes", environment.shown(&path)),
+            );
+            return Err(failure.hint("to list them: toolcell scratch diff DIR --names"));
+        }
+        chosen.push(path);
+    }
+    for changed in all.iter_mut() {
+        let directory = changed.directory.clone();
+        let is_chosen = |path: &PathBuf| {
+            let full = directory.join(path);
+            chosen.iter().any(|chosen| full.starts_with(chosen))
+        };
+        changed.changes.retain(|change| is_chosen(&change.path));
+        changed.conflicts.retain(is_chosen);
+        changed.skipped.retain(|one| is_chosen(&one.path));
+    }
+    all.retain(|changed| !changed.changes.is_empty());
+    Ok(())
 }
 
 /// Most paths that are named when a commit is cancelled.

@@ -302,6 +302,11 @@ impl Changed {
         }
     }
 
+    /// Paths of the changes.
+    pub(crate) fn paths(&self) -> BTreeSet<PathBuf> {
+        self.changes.iter().map(|change| change.path.clone()).collect()
+    }
+
     /// True if others changed this path or something below it.
     pub(crate) fn is_conflict(&self, path: &Path) -> bool {
         self.conflicts.iter().any(|conflict| conflict.starts_with(path))

@@ -1,7 +1,6 @@
 //! Sessions in memory that wait for results of a client.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use toolcell_agent::Session;
@@ -62,27 +61,12 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Counts what is written.
-struct Counted(usize);
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
+/// Returns the size of messages as JSON, in bytes.
 fn size<'a>(messages: impl IntoIterator<Item = &'a Message>) -> usize {
-    let mut counted = Counted(0);
-    for message in messages {
-        // Nothing is written that could fail.
-        let _ = serde_json::to_writer(&mut counted, message);
-    }
-    counted.0
+    let sizes = messages
+        .into_iter()
+        .map(|message| serde_json::to_vec(message).map_or(0, |json| json.len()));
+    sizes.sum()
 }
 
 impl Held {
