@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
 
     /// Value of the header `authorization`, as the registry asks for it.
     async fn authorize(&self, headers: &HeaderMap) -> anyhow::Result<Option<String>> {
-        let basic = self.credentials.basic(&self.image.registry);
+        let basic = self.credentials.basic(&self.image.registry).await?;
         let challenge = headers
             .get(WWW_AUTHENTICATE)
             .and_then(|value| value.to_str().ok());
