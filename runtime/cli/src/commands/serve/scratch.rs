@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell_sandbox::overlay::{ChangeKind, CommitError, CommitOptions, OnConflict};
@@ -20,6 +21,9 @@ const MAX_CHANGES: usize = 5_000;
 
 /// Maximum size of all diffs in an answer, in bytes.
 const MAX_DIFFS: usize = 8 << 20;
+
+/// Time after which files are listed without being compared: each comparison takes up to half a second.
+const COMPARE_TIME: Duration = Duration::from_secs(5);
 
 /// Maximum number of paths in a message.
 const MAX_NAMED: usize = 10;
@@ -104,6 +108,7 @@ impl ScratchDirectories {
         let found = self.read(path)?;
         let total: usize = found.all.iter().map(|changed| changed.changes.len()).sum();
         let (mut files, mut skipped, mut room) = (Vec::new(), Vec::new(), MAX_DIFFS);
+        let begun = Instant::now();
         for changed in &found.all {
             for change in &changed.changes {
                 if files.len() == MAX_CHANGES {
@@ -118,7 +123,10 @@ impl ScratchDirectories {
                     },
                     "conflict": changed.is_conflict(&change.path),
                 });
-                let shown = diff::plain(changed, change);
+                let shown = match begun.elapsed() < COMPARE_TIME {
+                    true => diff::plain(changed, change),
+                    false => diff::Plain::default(),
+                };
                 match shown.diff.filter(|diff| diff.len() <= room) {
                     Some(diff) => {
                         room -= diff.len();
@@ -126,7 +134,9 @@ impl ScratchDirectories {
                     }
                     None => {
                         file["about"] =
-                            json!(shown.about.unwrap_or_else(|| "too long to be shown here".into()));
+                            json!(shown.about.unwrap_or_else(|| {
+                                "too long, or one of too many, to be compared here".into()
+                            }));
                     }
                 }
                 files.push(file);
