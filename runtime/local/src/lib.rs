@@ -5,14 +5,20 @@
 //! | Headers of files, read as untrusted input | [`gguf`] |
 //! | Facts about a model, and the check of its numbers | [`Model`] |
 //! | Models in a directory | [`directory`] |
+//! | Grammars of answers, from the schemas of tools | [`grammar`] |
+//! | Prompts and answers: roles, calls, reasoning | [`chat`] |
+//! | Choice of tokens | [`sampling`] |
 //! | Chat templates, which are programs of the file | [`template`] |
 //!
 //! The crate reads no environment and prints nothing.
 
+pub mod chat;
 pub mod directory;
 mod error;
 pub mod gguf;
+pub mod grammar;
 mod model;
+pub mod sampling;
 pub mod template;
 #[cfg(test)]
 mod testing;

@@ -60,6 +60,9 @@ pub struct ChatMessage {
     pub role: String,
     /// Text.
     pub content: String,
+    /// Reasoning of an assistant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
     /// Calls of an assistant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ChatCall>,
