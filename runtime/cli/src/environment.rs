@@ -79,6 +79,14 @@ pub(crate) fn is_compile_child() -> bool {
         .is_some_and(|argument| argument == COMPILE_CHILD)
 }
 
+/// True if this process was started only to run a local model.
+#[cfg(feature = "local")]
+pub(crate) fn is_engine_child() -> bool {
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == ENGINE_CHILD)
+}
+
 /// If this process was started only to start a program in a session of its own (setsid(2)), becomes that program: it then
 /// has no controlling terminal, neither to write a question to nor to read the answer to one of ours.
 ///
@@ -139,6 +147,10 @@ pub(crate) fn open_files_of_tools() -> usize {
 
 /// Hidden argument that starts a compile process.
 pub(crate) const COMPILE_CHILD: &str = "__compile";
+
+/// Hidden argument of a process that runs a local model.
+#[cfg(feature = "local")]
+pub(crate) const ENGINE_CHILD: &str = "__engine";
 
 /// Hidden argument that starts a program in a session of its own.
 const SESSION_CHILD: &str = "__session";

@@ -105,3 +105,29 @@ pub enum TemplateError {
     #[error("the chat template writes more than 16 MiB")]
     OutputTooLong,
 }
+
+/// Reason for which a model cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LocalError {
+    /// The file is not valid.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// Its numbers are out of order.
+    #[error(transparent)]
+    Model(#[from] InvalidModel),
+    /// Its chat template cannot be used.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// It has no chat template.
+    #[error("it has no chat template: the form of its conversations is unknown")]
+    NoTemplate,
+    /// The context is longer than the model supports.
+    #[error("a context of {context} tokens is longer than the {trained} for which the model was trained")]
+    Context {
+        /// Wanted length, in tokens.
+        context: u64,
+        /// Length for which the model was trained, in tokens.
+        trained: u64,
+    },
+}

@@ -9,11 +9,14 @@
 //! | Prompts and answers: roles, calls, reasoning | [`chat`] |
 //! | Choice of tokens | [`sampling`] |
 //! | Chat templates, which are programs of the file | [`template`] |
+//! | The engine, with the feature `engine` | `engine` |
 //!
 //! The crate reads no environment and prints nothing.
 
 pub mod chat;
 pub mod directory;
+#[cfg(feature = "engine")]
+pub mod engine;
 mod error;
 pub mod gguf;
 pub mod grammar;
@@ -23,5 +26,5 @@ pub mod template;
 #[cfg(test)]
 mod testing;
 
-pub use error::{GgufError, InvalidModel, TemplateError};
+pub use error::{GgufError, InvalidModel, LocalError, TemplateError};
 pub use model::{ARCHITECTURES, Memory, Model};

@@ -1,6 +1,6 @@
 //! `toolcell model`: GGUF files on this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use toolcell_local::gguf::Gguf;
 use toolcell_local::template::ChatTemplate;
 use toolcell_local::{GgufError, Model, directory};
 
+use crate::agent::model::local::{self, models_dir};
 use crate::config::units::{Bytes, Count};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -75,11 +76,6 @@ impl LocalModel {
             Self::Inspect(command) => command.run(environment, console),
         }
     }
-}
-
-/// Returns the directory of models.
-fn models_dir(environment: &Environment) -> Option<PathBuf> {
-    Some(environment.data_dir.as_ref()?.join("models"))
 }
 
 fn list(
@@ -177,7 +173,7 @@ fn summary(model: &Model) -> Text {
 
 impl Inspect {
     fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-        let path = self.path(environment);
+        let path = local::file(&self.file, environment);
         let of_file = |error: GgufError| {
             Failure::new(
                 Exit::Usage,
@@ -213,16 +209,6 @@ impl Inspect {
             facts.print(&environment.shown(&path), console)?;
         }
         Ok(Exit::Ok)
-    }
-
-    /// A file, or a name without a directory that exists only in the directory of models.
-    fn path(&self, environment: &Environment) -> PathBuf {
-        let path = environment.path(&self.file, &environment.cwd);
-        let is_name = !self.file.contains('/');
-        match models_dir(environment).map(|dir| dir.join(&self.file)) {
-            Some(listed) if is_name && !path.exists() && listed.exists() => listed,
-            _ => path,
-        }
     }
 }
 

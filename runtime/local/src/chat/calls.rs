@@ -144,7 +144,8 @@ impl CallForm {
         let text = text.strip_suffix(self.end()).unwrap_or(text).trim();
         if self == Self::Named {
             let (name, arguments) = text.split_once("[ARGS]")?;
-            return Some(vec![(name.to_owned(), arguments.to_owned())]);
+            let arguments: Value = serde_json::from_str(arguments).ok()?;
+            return Some(vec![(name.to_owned(), arguments.to_string())]);
         }
         let calls = match serde_json::from_str(text).ok()? {
             Value::Array(calls) => calls,

@@ -54,7 +54,10 @@ impl Splitter {
             // The end can be the beginning of a tag; space before reasoning is not text.
             let kept = match is_open {
                 false => 0,
-                true if !self.is_reasoning && self.held.trim().is_empty() => self.held.len(),
+                true if !self.is_reasoning => match tag.starts_with(self.held.trim_start()) {
+                    true => self.held.len(),
+                    false => 0,
+                },
                 true => (1..tag.len()).rev().find(|length| self.held.ends_with(&tag[..*length])).unwrap_or(0),
             };
             let known: String = self.held.drain(..self.held.len() - kept).collect();

@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolcell_core::tool::Hints;
-use toolcell_core::{Schema, ToolSpec};
+use toolcell_core::{Schema, ToolName, ToolSpec};
 
 use super::*;
 use crate::testing::CHATML;
 
 fn tool(name: &str, schema: Value) -> ToolSpec {
     ToolSpec {
-        name: name.parse().unwrap(),
+        name: ToolName::new(name).unwrap(),
         title: None,
         description: format!("Does {name}."),
         input: Arc::new(Schema::new(schema).unwrap()),
@@ -172,7 +172,7 @@ fn choice_of_tools_decides_what_an_answer_may_be() {
     request.tool_choice = ToolChoice::Required;
     assert!(!said(&rules(&request), "text").1 && !said(&rules(&request), "").1);
     assert!(said(&rules(&request), &call("sub")).1);
-    request.tool_choice = ToolChoice::Tool("add".parse().unwrap());
+    request.tool_choice = ToolChoice::Tool(ToolName::new("add").unwrap());
     assert!(!said(&rules(&request), &call("sub")).1);
     assert!(said(&rules(&request), &call("add")).1);
     request.tool_choice = ToolChoice::None;
