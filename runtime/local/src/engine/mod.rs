@@ -16,4 +16,6 @@ pub use host::EngineCommand;
 pub use provider::{LocalModel, LocalOptions, MAX_WAITING, USUAL_CONTEXT};
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;
