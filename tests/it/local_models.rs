@@ -6,7 +6,7 @@ use crate::support::cli_user::User;
 
 #[path = "../../runtime/local/src/testing.rs"]
 #[allow(dead_code, reason = "the library's own tests use the rest")]
-mod gguf_files;
+pub(crate) mod gguf_files;
 
 use gguf_files::small_llama;
 
@@ -112,4 +112,25 @@ fn hostile_model_is_an_error_and_says_nothing_as_ours() {
     }
     let failed = user.run(&["model", "list", "--dir", "none"]).ended(2).stderr;
     assert!(failed.contains("could not list `none`"), "{failed}");
+}
+
+#[cfg(not(feature = "local"))]
+#[test]
+fn build_without_engine_says_how_to_get_one() {
+    let user = User::new();
+    keep(&user, "small.gguf", &small_llama().bytes());
+    let failed = user
+        .run(&["run", "Hello", "--provider", "local", "--model", "small.gguf"])
+        .ended(3)
+        .stderr;
+    assert!(
+        failed.contains("this build of Toolcell has no engine for local models"),
+        "{failed}"
+    );
+    assert!(
+        failed.contains("cargo install toolcell --features local"),
+        "{failed}"
+    );
+    let failed = user.run(&["run", "Hello", "--provider", "local"]).ended(3).stderr;
+    assert!(failed.contains("provider `local` needs a file"), "{failed}");
 }

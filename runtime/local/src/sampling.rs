@@ -131,7 +131,11 @@ mod tests {
             ..Sampling::default()
         };
         assert!(chosen(settings, |_| true).iter().all(|token| *token == 1));
-        assert!(chosen(settings, |token| token == 4).iter().all(|token| *token == 4));
+        assert!(
+            chosen(settings, |token| token == 4)
+                .iter()
+                .all(|token| *token == 4)
+        );
         assert_eq!(Sampler::new(settings).choose(&LOGITS, |token| token == 2), None);
         assert_eq!(Sampler::new(settings).choose(&[], |_| true), None);
     }
@@ -171,7 +175,10 @@ mod tests {
             min_p: 0.0,
             seed: 1,
         };
-        let ones = chosen(settings, |_| true).into_iter().filter(|token| *token == 1).count();
+        let ones = chosen(settings, |_| true)
+            .into_iter()
+            .filter(|token| *token == 1)
+            .count();
         // e^3 of e + e^3 + e^2.9 + e^-4 is 0.489.
         assert!((430..=550).contains(&ones), "{ones}");
     }

@@ -54,7 +54,10 @@ pub struct Constraint<'g> {
 #[derive(Debug, Clone)]
 enum State<'g> {
     /// Text, the last bytes of which are this many of the marker.
-    Free { matched: usize, is_begun: bool },
+    Free {
+        matched: usize,
+        is_begun: bool,
+    },
     /// The rest of the marker from this byte on.
     Marker(usize),
     Call(Matcher<'g>),
@@ -87,7 +90,8 @@ impl<'g> Constraint<'g> {
 
     /// True if it may go on with them and comes closer to the end of a call.
     pub fn closes(&self, bytes: &[u8]) -> bool {
-        self.state_after(bytes).is_some_and(|state| self.least_of(&state) < self.least())
+        self.state_after(bytes)
+            .is_some_and(|state| self.least_of(&state) < self.least())
     }
 
     /// Number of bytes that are needed at least until the answer may end.
@@ -212,7 +216,10 @@ impl<'g> Constraint<'g> {
                 let after = matcher.after(byte)?;
                 Some(match after.must_end() {
                     false => State::Call(after),
-                    true if self.calls_rules().is_some_and(|rules| rules.is_single || rules.is_whole) => {
+                    true if self
+                        .calls_rules()
+                        .is_some_and(|rules| rules.is_single || rules.is_whole) =>
+                    {
                         State::End
                     }
                     true => State::Free {

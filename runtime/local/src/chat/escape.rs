@@ -49,13 +49,20 @@ impl ControlNames {
         let mut hidden = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(character) = rest.chars().next() {
-            let is_first = rest.bytes().next().is_some_and(|first| self.first.contains(&first));
+            let is_first = rest
+                .bytes()
+                .next()
+                .is_some_and(|first| self.first.contains(&first));
             let name = match is_first {
                 true => self.names.iter().position(|name| rest.starts_with(name.as_str())),
                 false => None,
             };
             if let Some(index) = name {
-                hidden.extend(u32::try_from(index).ok().and_then(|index| char::from_u32(FIRST + index)));
+                hidden.extend(
+                    u32::try_from(index)
+                        .ok()
+                        .and_then(|index| char::from_u32(FIRST + index)),
+                );
                 rest = &rest[self.names[index].len()..];
                 continue;
             }
@@ -72,7 +79,9 @@ impl ControlNames {
             Value::String(text) => Value::String(self.hide(text)),
             Value::Array(items) => items.iter().map(|item| self.hide_in(item)).collect(),
             Value::Object(members) => {
-                let hidden = members.iter().map(|(name, value)| (self.hide(name), self.hide_in(value)));
+                let hidden = members
+                    .iter()
+                    .map(|(name, value)| (self.hide(name), self.hide_in(value)));
                 Value::Object(hidden.collect())
             }
             other => other.clone(),
@@ -92,7 +101,9 @@ impl ControlNames {
         };
         let mut from = 0;
         for (at, character) in prompt.char_indices() {
-            let index = u32::from(character).checked_sub(FIRST).and_then(|index| usize::try_from(index).ok());
+            let index = u32::from(character)
+                .checked_sub(FIRST)
+                .and_then(|index| usize::try_from(index).ok());
             let Some(index) = index else { continue };
             add(&prompt[from..at], false);
             from = at + character.len_utf8();

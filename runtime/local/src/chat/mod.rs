@@ -129,7 +129,9 @@ impl ChatForm {
         };
         let mut system = names.hide(&request.instructions);
         if !manner.has_tools && !tools.is_empty() {
-            system = format!("{system}\n\n{}", described(&tools)).trim_start().to_owned();
+            system = format!("{system}\n\n{}", described(&tools))
+                .trim_start()
+                .to_owned();
         }
         let mut messages: Vec<ChatMessage> = Vec::new();
         if !system.is_empty() {
@@ -165,7 +167,9 @@ impl ChatForm {
 
 /// Description of tools for templates that have none.
 fn described(tools: &[ChatTool]) -> String {
-    let lines = tools.iter().filter_map(|tool| serde_json::to_string(&tool.function).ok());
+    let lines = tools
+        .iter()
+        .filter_map(|tool| serde_json::to_string(&tool.function).ok());
     let lines: Vec<String> = lines.collect();
     format!(
         "# Tools\n\nYou can call these functions:\n{}\n\nTo call one, write <tool_call>{{\"name\": \"NAME\", \"arguments\": {{…}}}}</tool_call>. Its result follows in <tool_response>.",
@@ -232,8 +236,9 @@ fn chat_message(
                     Part::Call(call) => {
                         let name = Value::from(names.hide(&call.name));
                         let arguments = names.hide(&call.arguments);
-                        let text =
-                            format!("<tool_call>{{\"name\": {name}, \"arguments\": {arguments}}}</tool_call>");
+                        let text = format!(
+                            "<tool_call>{{\"name\": {name}, \"arguments\": {arguments}}}</tool_call>"
+                        );
                         chat.content.push_str(&text);
                     }
                 }
@@ -245,7 +250,8 @@ fn chat_message(
 }
 
 fn chat_call(call: &CallRequest, names: &ControlNames, ids: &mut Vec<String>) -> ChatCall {
-    let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::from(call.arguments.as_str()));
+    let arguments =
+        serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::from(call.arguments.as_str()));
     ChatCall::new(
         number_of(&call.id, ids),
         names.hide(&call.name),
@@ -255,7 +261,12 @@ fn chat_call(call: &CallRequest, names: &ControlNames, ids: &mut Vec<String>) ->
 
 /// Number of pictures and files in a conversation.
 fn left_out(request: &Request) -> usize {
-    let blobs = |content: &[Content]| content.iter().filter(|part| matches!(part, Content::Blob(_))).count();
+    let blobs = |content: &[Content]| {
+        content
+            .iter()
+            .filter(|part| matches!(part, Content::Blob(_)))
+            .count()
+    };
     let messages = request.messages.iter();
     messages
         .map(|message| match message.as_ref() {

@@ -58,7 +58,10 @@ impl Splitter {
                     true => self.held.len(),
                     false => 0,
                 },
-                true => (1..tag.len()).rev().find(|length| self.held.ends_with(&tag[..*length])).unwrap_or(0),
+                true => (1..tag.len())
+                    .rev()
+                    .find(|length| self.held.ends_with(&tag[..*length]))
+                    .unwrap_or(0),
             };
             let known: String = self.held.drain(..self.held.len() - kept).collect();
             self.say(known, &mut said);

@@ -31,11 +31,16 @@ fn request(messages: Vec<Message>) -> Request {
 
 fn prompt(template: &str, request: &Request, names: &ControlNames) -> Prompt {
     let form = ChatForm::new(template, "<s>".into(), "</s>".into()).unwrap();
-    form.prompt(request, names, DateTime::constant(2026, 1, 2, 0, 0, 0, 0)).unwrap()
+    form.prompt(request, names, DateTime::constant(2026, 1, 2, 0, 0, 0, 0))
+        .unwrap()
 }
 
 fn text(prompt: &Prompt) -> String {
-    prompt.segments.iter().map(|segment| segment.text.as_str()).collect()
+    prompt
+        .segments
+        .iter()
+        .map(|segment| segment.text.as_str())
+        .collect()
 }
 
 fn call_and_result() -> Vec<Message> {
@@ -65,9 +70,17 @@ fn conversation_is_written_with_tools_and_results() {
     let written = prompt(CHATML, &request(call_and_result()), &names);
     let text = text(&written);
     assert!(text.contains("Be brief.") && text.contains("Does sub."), "{text}");
-    assert!(text.contains(r#"<tool_call>
-{"name": "add", "arguments": {"x": 1}}"#), "{text}");
-    assert!(text.ends_with("<|im_start|>tool\n2<|im_end|>\n<|im_start|>assistant\n"), "{text}");
+    assert!(
+        text.contains(
+            r#"<tool_call>
+{"name": "add", "arguments": {"x": 1}}"#
+        ),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("<|im_start|>tool\n2<|im_end|>\n<|im_start|>assistant\n"),
+        "{text}"
+    );
     assert!(!written.is_reasoning && written.segments.iter().all(|segment| !segment.is_plain));
 }
 
@@ -138,20 +151,49 @@ fn summary(form: CallForm, pieces: &[Piece]) -> (String, Vec<(String, String)>) 
 fn calls_of_each_form_are_followed_and_read() {
     let one = ("add".to_owned(), r#"{"x":1}"#.to_owned());
     for (form, answer, expected, is_valid) in [
-        (CallForm::Tags, "Well <b>. <tool_call>\n{\"name\": \"add\", \"arguments\": {\"x\": 1}}\n</tool_call>", "Well <b>. ", true),
+        (
+            CallForm::Tags,
+            "Well <b>. <tool_call>\n{\"name\": \"add\", \"arguments\": {\"x\": 1}}\n</tool_call>",
+            "Well <b>. ",
+            true,
+        ),
         (CallForm::Tags, "<tool_call>{\"name\": \"mul\"", "", false),
-        (CallForm::Tags, "<tool_call>{\"name\": \"add\", \"arguments\": {\"x\": \"", "", false),
-        (CallForm::Object, "{\"name\": \"add\", \"parameters\": {\"x\": 1}}", "", true),
+        (
+            CallForm::Tags,
+            "<tool_call>{\"name\": \"add\", \"arguments\": {\"x\": \"",
+            "",
+            false,
+        ),
+        (
+            CallForm::Object,
+            "{\"name\": \"add\", \"parameters\": {\"x\": 1}}",
+            "",
+            true,
+        ),
         (CallForm::Object, "\n{\"names\"", "", false),
-        (CallForm::List, "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"x\": 1}}]", "", true),
+        (
+            CallForm::List,
+            "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"x\": 1}}]",
+            "",
+            true,
+        ),
         (CallForm::Named, "[TOOL_CALLS]add[ARGS]{\"x\": 1}", "", true),
-        (CallForm::PhiList, "<|tool_call|>[{\"name\": \"add\", \"arguments\": {\"x\": 1}}]<|/tool_call|>", "", true),
+        (
+            CallForm::PhiList,
+            "<|tool_call|>[{\"name\": \"add\", \"arguments\": {\"x\": 1}}]<|/tool_call|>",
+            "",
+            true,
+        ),
     ] {
         let rules = form.rules(&request(Vec::new())).unwrap();
         let (pieces, may_end) = said(&rules, answer);
         assert_eq!(may_end, is_valid, "{answer}");
         if is_valid {
-            assert_eq!(summary(form, &pieces), (expected.to_owned(), vec![one.clone()]), "{answer}");
+            assert_eq!(
+                summary(form, &pieces),
+                (expected.to_owned(), vec![one.clone()]),
+                "{answer}"
+            );
         }
     }
     let rules = CallForm::Object.rules(&request(Vec::new())).unwrap();
@@ -164,7 +206,8 @@ fn calls_of_each_form_are_followed_and_read() {
 fn choice_of_tools_decides_what_an_answer_may_be() {
     let mut request = request(Vec::new());
     let rules = |request: &Request| CallForm::Tags.rules(request).unwrap();
-    let call = |name: &str| format!("<tool_call>{{\"name\":\"{name}\",\"arguments\":{{\"x\":2}}}}</tool_call>");
+    let call =
+        |name: &str| format!("<tool_call>{{\"name\":\"{name}\",\"arguments\":{{\"x\":2}}}}</tool_call>");
     assert!(said(&rules(&request), "text").1);
     assert!(said(&rules(&request), &[call("add"), call("sub")].concat()).1);
     request.parallel_calls = Some(false);
@@ -205,8 +248,18 @@ fn reasoning_is_apart_in_any_fragments() {
     };
     for size in [1, 3, 100] {
         let both = ("Hm <b>.".to_owned(), "So </b> <think> it is.".to_owned());
-        assert_eq!(split("\n<think>\nHm <b>.</think>\n\nSo </b> <think> it is.", false, size), both);
-        assert_eq!(split("Hm <b>.</think>\n\nSo </b> <think> it is.", true, size), both);
+        assert_eq!(
+            split(
+                "\n<think>\nHm <b>.</think>\n\nSo </b> <think> it is.",
+                false,
+                size
+            ),
+            both
+        );
+        assert_eq!(
+            split("Hm <b>.</think>\n\nSo </b> <think> it is.", true, size),
+            both
+        );
         assert_eq!(split("a <thi", false, size), (String::new(), "a <thi".to_owned()));
     }
 }

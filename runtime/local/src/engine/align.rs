@@ -34,8 +34,14 @@ pub(super) fn align<'p, T: Copy + PartialEq>(
                 _ => break,
             }
         }
-        let next = if is_kept_ahead { wanted.get(other) } else { kept.get(one) };
-        let Some(bytes) = next.and_then(|token| text(*token)) else { break };
+        let next = if is_kept_ahead {
+            wanted.get(other)
+        } else {
+            kept.get(one)
+        };
+        let Some(bytes) = next.and_then(|token| text(*token)) else {
+            break;
+        };
         if is_kept_ahead {
             other += 1;
         } else {
@@ -67,9 +73,21 @@ mod tests {
     #[test]
     fn equal_texts_take_the_tokens_that_are_kept() {
         for (kept, wanted, expected) in [
-            (&["<s>", "a", "b"][..], &["<s>", "a", "b", "c"][..], &["<s>", "a", "b", "c"][..]),
-            (&["<s>", "t", "he"], &["<s>", "the", "<e>", "x"], &["<s>", "t", "he", "<e>", "x"]),
-            (&["<s>", "the"], &["<s>", "t", "h", "e", "<e>"], &["<s>", "the", "<e>"]),
+            (
+                &["<s>", "a", "b"][..],
+                &["<s>", "a", "b", "c"][..],
+                &["<s>", "a", "b", "c"][..],
+            ),
+            (
+                &["<s>", "t", "he"],
+                &["<s>", "the", "<e>", "x"],
+                &["<s>", "t", "he", "<e>", "x"],
+            ),
+            (
+                &["<s>", "the"],
+                &["<s>", "t", "h", "e", "<e>"],
+                &["<s>", "the", "<e>"],
+            ),
             (&["ab", "c", "d"], &["a", "bc", "x"], &["ab", "c", "x"]),
             (&["ab", "cd"], &["abc", "x"], &["ab", "cd"][..0]),
             (&["<s>", "a"], &["<x>", "a"], &["<x>", "a"]),

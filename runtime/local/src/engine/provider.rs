@@ -245,7 +245,9 @@ impl Shared {
             let _ = sender.send(Ok(Delta::Notice(notice))).await;
         }
         let of_broken = |broken: Broken| of_broken(&broken);
-        let mut process = Process::start(&self.command, &self.load).await.map_err(of_broken)?;
+        let mut process = Process::start(&self.command, &self.load)
+            .await
+            .map_err(of_broken)?;
         match process.next().await.map_err(of_broken)? {
             FromEngine::Loaded { control } => {
                 process.names = ControlNames::new(control);
@@ -263,7 +265,8 @@ impl Shared {
         names: &ControlNames,
         sender: &Sender,
     ) -> Result<(Generate, bool), ProviderError> {
-        let invalid = |error: &dyn std::error::Error| failed(ProviderErrorKind::InvalidRequest, error.to_string());
+        let invalid =
+            |error: &dyn std::error::Error| failed(ProviderErrorKind::InvalidRequest, error.to_string());
         // A prompt with a time in it would be another one with each request: templates write the day.
         let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
         let prompt = self
@@ -271,7 +274,10 @@ impl Shared {
             .prompt(request, names, DateTime::from(now))
             .map_err(|error| invalid(&error))?;
         if prompt.left_out > 0 {
-            let notice = format!("{} pictures and files are not sent: the local model reads text only", prompt.left_out);
+            let notice = format!(
+                "{} pictures and files are not sent: the local model reads text only",
+                prompt.left_out
+            );
             let _ = sender.send(Ok(Delta::Notice(notice))).await;
         }
         let rules = self.form.calls.rules(request).map_err(|error| invalid(&error))?;
@@ -426,5 +432,7 @@ impl Answer {
 /// Number that nobody can guess, from the keys of the hash maps of the standard library.
 fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish()
 }

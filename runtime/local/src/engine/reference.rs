@@ -24,14 +24,22 @@ impl Reference {
     pub(super) fn of(file: &FileWriter, shape: Shape) -> Self {
         let numbers = |kind: u32, data: &[u8]| -> Vec<f64> {
             match kind {
-                1 => data.chunks(2).map(|two| of_half(u16::from_le_bytes(two.try_into().unwrap()))).collect(),
-                0 => data.chunks(4).map(|four| f64::from(f32::from_le_bytes(four.try_into().unwrap()))).collect(),
+                1 => data
+                    .chunks(2)
+                    .map(|two| of_half(u16::from_le_bytes(two.try_into().unwrap())))
+                    .collect(),
+                0 => data
+                    .chunks(4)
+                    .map(|four| f64::from(f32::from_le_bytes(four.try_into().unwrap())))
+                    .collect(),
                 other => panic!("type {other}"),
             }
         };
         let tensors = file.tensors.iter();
         Self {
-            tensors: tensors.map(|tensor| (tensor.name.clone(), numbers(tensor.kind, &tensor.data))).collect(),
+            tensors: tensors
+                .map(|tensor| (tensor.name.clone(), numbers(tensor.kind, &tensor.data)))
+                .collect(),
             shape,
         }
     }
@@ -44,13 +52,18 @@ impl Reference {
     /// Product of a matrix, whose rows are as long as the vector, and a vector.
     fn times(&self, name: &str, vector: &[f64]) -> Vec<f64> {
         let rows = self.tensor(name).chunks(vector.len());
-        rows.map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
+        rows.map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum())
+            .collect()
     }
 
     fn norm(&self, name: &str, vector: &[f64]) -> Vec<f64> {
         let mean = vector.iter().map(|x| x * x).sum::<f64>() / vector.len() as f64;
         let scale = 1.0 / (mean + 1e-5).sqrt();
-        vector.iter().zip(self.tensor(name)).map(|(x, weight)| x * scale * weight).collect()
+        vector
+            .iter()
+            .zip(self.tensor(name))
+            .map(|(x, weight)| x * scale * weight)
+            .collect()
     }
 
     /// Turns neighbouring numbers of each head by the position.
@@ -97,7 +110,10 @@ impl Reference {
                     let scores: Vec<f64> = keys.iter().map(score).collect();
                     let all: f64 = scores.iter().sum();
                     for at in 0..each {
-                        let weighted = scores.iter().zip(&values).map(|(score, value)| score * value[kv + at]);
+                        let weighted = scores
+                            .iter()
+                            .zip(&values)
+                            .map(|(score, value)| score * value[kv + at]);
                         mixed.push(weighted.sum::<f64>() / all);
                     }
                 }
@@ -107,7 +123,11 @@ impl Reference {
                 let input = self.norm(&name("ffn_norm"), state);
                 let gate = self.times(&name("ffn_gate"), &input);
                 let up = self.times(&name("ffn_up"), &input);
-                let hidden: Vec<f64> = gate.iter().zip(&up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+                let hidden: Vec<f64> = gate
+                    .iter()
+                    .zip(&up)
+                    .map(|(g, u)| g / (1.0 + (-g).exp()) * u)
+                    .collect();
                 for (x, more) in state.iter_mut().zip(self.times(&name("ffn_down"), &hidden)) {
                     *x += more;
                 }

@@ -5,6 +5,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
+use llama_cpp_2::DecodeError;
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -14,7 +15,6 @@ use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
 use llama_cpp_2::token_type::LlamaTokenAttr;
 use llama_cpp_2::vocab::VocabType;
-use llama_cpp_2::DecodeError;
 
 use super::align::align;
 use super::protocol::{Done, Fault, FromEngine, Generate, Load, Stop};
@@ -80,7 +80,9 @@ fn failed(error: impl std::fmt::Display) -> Fault {
 fn backend() -> Result<&'static LlamaBackend, Fault> {
     static BACKEND: OnceLock<Option<LlamaBackend>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| LlamaBackend::init().ok());
-    backend.as_ref().ok_or_else(|| failed("llama.cpp could not be started"))
+    backend
+        .as_ref()
+        .ok_or_else(|| failed("llama.cpp could not be started"))
 }
 
 /// Checks the header of a model, loads it, and runs `work` with it.
@@ -148,7 +150,9 @@ impl<'m> Runner<'m> {
     pub(super) fn control_names(&self) -> Vec<String> {
         let is_control = |word: &&Word| matches!(word.kind, Kind::Control | Kind::End);
         let names = self.words.iter().filter(is_control);
-        names.filter_map(|word| String::from_utf8(word.text.to_vec()).ok()).collect()
+        names
+            .filter_map(|word| String::from_utf8(word.text.to_vec()).ok())
+            .collect()
     }
 
     /// Tokens of a prompt. The token with which texts begin comes first, if the model wants it.
@@ -172,12 +176,14 @@ impl<'m> Runner<'m> {
     /// Index of the conversation of a session, whose tokens are those that it shares with `wanted` or with its own past.
     fn conversation(&mut self, session: Option<&str>, wanted: &[LlamaToken]) -> Result<usize, Fault> {
         self.uses += 1;
-        let own = session.and_then(|own| (self.kept.iter()).position(|kept| kept.session.as_deref() == Some(own)));
+        let own =
+            session.and_then(|own| (self.kept.iter()).position(|kept| kept.session.as_deref() == Some(own)));
         let shared = |kept: &Kept| common(&kept.tokens, wanted);
         let index = match own {
             Some(index) => index,
             None => {
-                let oldest = (self.kept.iter().enumerate()).min_by_key(|(_, kept)| (kept.used, kept.tokens.len()));
+                let oldest =
+                    (self.kept.iter().enumerate()).min_by_key(|(_, kept)| (kept.used, kept.tokens.len()));
                 let index = oldest.map_or(0, |(index, _)| index);
                 let nearest = (self.kept.iter().enumerate()).max_by_key(|(_, kept)| shared(kept));
                 let (from, length) = nearest.map_or((index, 0), |(from, kept)| (from, shared(kept)));
@@ -297,7 +303,10 @@ impl<'m> Runner<'m> {
         let most = job.max_tokens.unwrap_or(u64::MAX).min(left);
         let mut answer = Answer {
             constraint: Constraint::new(&job.rules),
-            text: TextStream::new(&job.stop, self.skips_space && !matches!(job.rules, AnswerRules::Whole(_))),
+            text: TextStream::new(
+                &job.stop,
+                self.skips_space && !matches!(job.rules, AnswerRules::Whole(_)),
+            ),
             sampler: Sampler::new(job.sampling),
         };
         let stop = loop {
@@ -340,7 +349,9 @@ impl<'m> Runner<'m> {
             first.get(usize::from(byte)).copied().unwrap_or(false)
         };
         let is_allowed = |token: usize| {
-            let Some(word) = self.words.get(token) else { return false };
+            let Some(word) = self.words.get(token) else {
+                return false;
+            };
             match (word.kind, word.text.first()) {
                 (Kind::End, _) => constraint.may_end(),
                 (Kind::Unused, _) | (_, None) => false,

@@ -49,14 +49,20 @@ impl TextStream {
                 }
             }
         }
-        let found = self.stop.iter().filter_map(|stop| self.held.find(stop.as_str())).min();
+        let found = self
+            .stop
+            .iter()
+            .filter_map(|stop| self.held.find(stop.as_str()))
+            .min();
         if let Some(at) = found {
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
         let begins = |text: &str| self.stop.iter().any(|stop| stop.starts_with(text));
         let mut starts = self.held.char_indices().map(|(at, _)| at);
-        let kept = starts.find(|at| begins(&self.held[*at..])).unwrap_or(self.held.len());
+        let kept = starts
+            .find(|at| begins(&self.held[*at..]))
+            .unwrap_or(self.held.len());
         let rest = self.held.split_off(kept);
         (std::mem::replace(&mut self.held, rest), false)
     }
@@ -92,9 +98,18 @@ mod tests {
             (said + &stream.finish(), false)
         };
         assert_eq!(said(&[], "aä€𝄞".as_bytes(), false), ("aä€𝄞".into(), false));
-        assert_eq!(said(&[], b"a\xffb\xe2\x82", false), ("a\u{fffd}b\u{fffd}".into(), false));
-        assert_eq!(said(&["END", "äx"], "an END.".as_bytes(), false), ("an ".into(), true));
-        assert_eq!(said(&["END", "äx"], "an EN äy äx".as_bytes(), false), ("an EN äy ".into(), true));
+        assert_eq!(
+            said(&[], b"a\xffb\xe2\x82", false),
+            ("a\u{fffd}b\u{fffd}".into(), false)
+        );
+        assert_eq!(
+            said(&["END", "äx"], "an END.".as_bytes(), false),
+            ("an ".into(), true)
+        );
+        assert_eq!(
+            said(&["END", "äx"], "an EN äy äx".as_bytes(), false),
+            ("an EN äy ".into(), true)
+        );
         assert_eq!(said(&[], b"  a", true), (" a".into(), false));
     }
 }

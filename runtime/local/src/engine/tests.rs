@@ -77,9 +77,14 @@ fn logits_equal_those_of_a_plain_forward_pass() {
         generate(runner, &asked);
         let found = runner.logits();
         assert_eq!(found.len(), expected.len());
-        let apart = found.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs());
+        let apart = found
+            .iter()
+            .zip(&expected)
+            .map(|(a, b)| (f64::from(*a) - b).abs());
         let most = apart.fold(0.0, f64::max);
-        let spread = expected.iter().fold(0.0, |most: f64, logit| most.max(logit.abs()));
+        let spread = expected
+            .iter()
+            .fold(0.0, |most: f64, logit| most.max(logit.abs()));
         assert!(spread > 0.5, "they differ from each other: {spread}");
         assert!(most < 0.02, "{most}");
     })
@@ -111,17 +116,25 @@ fn next_turn_evaluates_only_its_new_tokens() {
             let prompt = "<|im_start|>user\nthe other weather<|im_end|>\n<|im_start|>assistant\n".to_owned();
             let mut asked = job(&prompt);
             // The tokens of the answer are bytes, even where the tokenizer would join `th`.
-            asked.rules = AnswerRules::Whole(crate::grammar::SchemaGrammar::of(&json!({ "const": "thththth" })).unwrap());
+            asked.rules = AnswerRules::Whole(
+                crate::grammar::SchemaGrammar::of(&json!({ "const": "thththth" })).unwrap(),
+            );
             asked.max_tokens = Some(40);
             let (done, said) = generate(runner, &asked);
             assert_eq!((done.stop, done.cached), (Stop::Complete, 0), "{architecture}");
             let answer = text(&said);
             assert_eq!(answer, "\"thththth\"");
             let next = format!("{prompt}{answer}<|im_end|>\n<|im_start|>user\nmore<|im_end|>\n");
-            let added = runner.tokens(&segments("<|im_end|>\n<|im_start|>user\nmore<|im_end|>\n")).len() as u64;
+            let added = runner
+                .tokens(&segments("<|im_end|>\n<|im_start|>user\nmore<|im_end|>\n"))
+                .len() as u64;
             let (second, _) = generate(runner, &job(&next));
             // The last token of the answer was not evaluated yet.
-            assert_eq!(second.input - second.cached, added + 1, "{architecture}: {second:?}");
+            assert_eq!(
+                second.input - second.cached,
+                added + 1,
+                "{architecture}: {second:?}"
+            );
             // Without anything kept, the same tokens follow.
             let mut other = job(&next);
             other.max_tokens = Some(0);
@@ -165,8 +178,16 @@ fn context_is_limited_on_both_sides() {
         let (done, _) = generate(runner, &asked);
         assert_eq!((done.input, done.output), (255, 1));
         assert_eq!(done.stop, Stop::MaxTokens);
-        let fault = runner.generate(&job(&"x".repeat(256)), &|| false, &mut |_| Ok(())).unwrap_err();
-        assert_eq!(fault, Fault::Context { tokens: 256, context: 256 });
+        let fault = runner
+            .generate(&job(&"x".repeat(256)), &|| false, &mut |_| Ok(()))
+            .unwrap_err();
+        assert_eq!(
+            fault,
+            Fault::Context {
+                tokens: 256,
+                context: 256
+            }
+        );
         // It answers the next one.
         assert_eq!(generate(runner, &job("x")).0.input, 1);
         assert!(runner.generate(&job(""), &|| false, &mut |_| Ok(())).is_err());
@@ -182,10 +203,16 @@ fn cancellation_takes_effect_within_a_token() {
         let polls = AtomicUsize::new(0);
         let count = |most: usize| polls.fetch_add(1, Ordering::Relaxed) >= most;
         // Between parts of the prompt, of which there are three.
-        let done = runner.generate(&asked, &|| count(1), &mut |_| Ok(())).unwrap().unwrap();
+        let done = runner
+            .generate(&asked, &|| count(1), &mut |_| Ok(()))
+            .unwrap()
+            .unwrap();
         assert_eq!((done.stop, done.output), (Stop::Cancelled, 0));
         polls.store(0, Ordering::Relaxed);
-        let done = runner.generate(&asked, &|| count(8), &mut |_| Ok(())).unwrap().unwrap();
+        let done = runner
+            .generate(&asked, &|| count(8), &mut |_| Ok(()))
+            .unwrap()
+            .unwrap();
         assert_eq!(done.stop, Stop::Cancelled);
         // What was evaluated before is kept: two parts are left, then six tokens are written.
         assert_eq!((done.cached, done.output), (128, 6));

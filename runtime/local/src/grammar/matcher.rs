@@ -110,13 +110,22 @@ impl<'g> Matcher<'g> {
     }
 
     fn item(&self, frame: &Frame) -> Option<&'g Item> {
-        let sequence = self.grammar.alternatives(frame.rule).get(frame.alternative as usize)?;
+        let sequence = self
+            .grammar
+            .alternatives(frame.rule)
+            .get(frame.alternative as usize)?;
         sequence.items.get(frame.item as usize)
     }
 
     /// Place after the item of a place.
     fn next(&self, frame: &Rc<Frame>) -> Option<Rc<Frame>> {
-        self.frame(frame.rule, frame.alternative, frame.item + 1, 0, frame.parent.clone())
+        self.frame(
+            frame.rule,
+            frame.alternative,
+            frame.item + 1,
+            0,
+            frame.parent.clone(),
+        )
     }
 
     /// Place at an item, or that of the parent if there is no such item.
@@ -141,7 +150,9 @@ impl<'g> Matcher<'g> {
             }
             _ => sequence.least[item as usize].saturating_sub(after),
         };
-        let (depth, rest) = parent.as_ref().map_or((0, 0), |parent| (parent.depth + 1, parent.least));
+        let (depth, rest) = parent
+            .as_ref()
+            .map_or((0, 0), |parent| (parent.depth + 1, parent.least));
         Some(Rc::new(Frame {
             rule,
             alternative,
@@ -197,8 +208,13 @@ impl<'g> Matcher<'g> {
                             None => frame.count.saturating_add(1).min(*least),
                             Some(_) => frame.count + 1,
                         };
-                        let parent =
-                            self.frame(frame.rule, frame.alternative, frame.item, count, frame.parent.clone());
+                        let parent = self.frame(
+                            frame.rule,
+                            frame.alternative,
+                            frame.item,
+                            count,
+                            frame.parent.clone(),
+                        );
                         self.enter(*rule, parent, &mut open);
                     }
                 }

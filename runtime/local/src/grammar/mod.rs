@@ -107,7 +107,9 @@ impl Grammar {
             }
         }
         let sequence = |items: Vec<Item>| Sequence {
-            least: (0..=items.len()).map(|from| length(&items[from..], &least)).collect(),
+            least: (0..=items.len())
+                .map(|from| length(&items[from..], &least))
+                .collect(),
             items,
         };
         Self {

@@ -14,6 +14,10 @@ const MAX_FRACTION: u32 = 6;
 /// Largest integer with a fraction: with [`MAX_FRACTION`] digits it is exact enough.
 const MAX_WITH_FRACTION: i128 = 1_000_000_000;
 
+/// The integers that JSON has here: 64 bits, with or without a sign.
+const LEAST: i128 = i64::MIN as i128;
+const MOST: i128 = u64::MAX as i128;
+
 /// Bounds of a number, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
@@ -51,10 +55,18 @@ fn integer(bound: &Value, is_least: bool, is_exclusive: bool) -> Option<i128> {
 /// Bounds of the integers that match.
 pub(super) fn bounds(schema: &Value) -> Bounds {
     let bound = |key: &str, is_least, is_exclusive| {
-        schema.get(key).and_then(|bound| integer(bound, is_least, is_exclusive))
+        schema
+            .get(key)
+            .and_then(|bound| integer(bound, is_least, is_exclusive))
     };
-    let least = [bound("minimum", true, false), bound("exclusiveMinimum", true, true)];
-    let most = [bound("maximum", false, false), bound("exclusiveMaximum", false, true)];
+    let least = [
+        bound("minimum", true, false),
+        bound("exclusiveMinimum", true, true),
+    ];
+    let most = [
+        bound("maximum", false, false),
+        bound("exclusiveMaximum", false, true),
+    ];
     Bounds {
         least: least.into_iter().flatten().max(),
         most: most.into_iter().flatten().min(),
@@ -70,10 +82,11 @@ pub(super) fn integers(builder: &mut Builder, bounds: Bounds) -> Result<u32, Inv
 /// Integers within bounds, followed by more.
 fn within(Bounds { least, most }: Bounds, more: &[Item]) -> Vec<Vec<Item>> {
     let limit = 10i128.pow(MAX_DIGITS) - 1;
-    let far = 10i128.pow(18) - 1;
     // Bounds that are far away leave fewer digits; those that need more digits get them.
-    let least = least.unwrap_or_else(|| -limit.max(most.map_or(0, |most| -most))).clamp(-far, far);
-    let most = most.unwrap_or_else(|| limit.max(least)).clamp(-far, far);
+    let least = least
+        .unwrap_or_else(|| -limit.max(most.map_or(0, |most| -most)))
+        .clamp(LEAST, MOST);
+    let most = most.unwrap_or_else(|| limit.max(least)).clamp(LEAST, MOST);
     let mut all = Vec::new();
     if least <= most && most >= 0 {
         all.extend(positive(least.max(0), most, more));
@@ -96,7 +109,13 @@ fn positive(least: i128, most: i128, more: &[Item]) -> Vec<Vec<Item>> {
         let from = if digits == 1 { 0 } else { from };
         let (from, to) = (from.max(least), to.min(most));
         if from <= to {
-            between(from.to_string().as_bytes(), to.to_string().as_bytes(), &[], more, &mut all);
+            between(
+                from.to_string().as_bytes(),
+                to.to_string().as_bytes(),
+                &[],
+                more,
+                &mut all,
+            );
         }
     }
     all

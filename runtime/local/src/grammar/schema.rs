@@ -167,7 +167,15 @@ impl<'s> SchemaGrammar<'s> {
         keys: &Map<String, Value>,
         nesting: u32,
     ) -> Result<u32, InvalidGrammar> {
-        let annotations = ["$ref", "$defs", "definitions", "title", "description", "default", "examples"];
+        let annotations = [
+            "$ref",
+            "$defs",
+            "definitions",
+            "title",
+            "description",
+            "default",
+            "examples",
+        ];
         if keys.keys().any(|key| !annotations.contains(&key.as_str())) {
             self.relaxed.insert("$ref beside other keywords".to_owned());
         }
@@ -175,7 +183,9 @@ impl<'s> SchemaGrammar<'s> {
             return Ok(*rule);
         }
         let root = self.root;
-        let found = pointer.strip_prefix('#').and_then(|path| root.pointer(&decoded(path)));
+        let found = pointer
+            .strip_prefix('#')
+            .and_then(|path| root.pointer(&decoded(path)));
         let Some(found) = found else {
             self.relaxed.insert("$ref".to_owned());
             return self.any();
@@ -260,7 +270,12 @@ impl<'s> SchemaGrammar<'s> {
         }
     }
 
-    fn of_type(&mut self, kind: &str, keys: &Map<String, Value>, nesting: u32) -> Result<u32, InvalidGrammar> {
+    fn of_type(
+        &mut self,
+        kind: &str,
+        keys: &Map<String, Value>,
+        nesting: u32,
+    ) -> Result<u32, InvalidGrammar> {
         match kind {
             "object" => self.object(keys, nesting),
             "array" => self.array(keys, nesting),
@@ -276,10 +291,17 @@ impl<'s> SchemaGrammar<'s> {
     fn object(&mut self, keys: &Map<String, Value>, nesting: u32) -> Result<u32, InvalidGrammar> {
         let none = Map::new();
         let declared = keys.get("properties").and_then(Value::as_object).unwrap_or(&none);
-        let other = keys.get("additionalProperties").unwrap_or(&Value::Bool(true)).clone();
-        let required: BTreeSet<&str> = (keys.get("required").and_then(Value::as_array).into_iter().flatten())
-            .filter_map(Value::as_str)
-            .collect();
+        let other = keys
+            .get("additionalProperties")
+            .unwrap_or(&Value::Bool(true))
+            .clone();
+        let required: BTreeSet<&str> = (keys
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten())
+        .filter_map(Value::as_str)
+        .collect();
         let count = |key: &str| keys.get(key).and_then(Value::as_u64);
         if declared.is_empty() && required.is_empty() {
             return self.map(&other, count("minProperties"), count("maxProperties"), nesting);
@@ -322,7 +344,8 @@ impl<'s> SchemaGrammar<'s> {
             after_one = self.builder.rule(with(after_one, more))?;
             before_any = first;
         }
-        self.builder.rule(vec![[literal("{"), vec![Item::Rule(before_any)]].concat()])
+        self.builder
+            .rule(vec![[literal("{"), vec![Item::Rule(before_any)]].concat()])
     }
 
     /// Rule of objects with any names.
@@ -365,7 +388,9 @@ impl<'s> SchemaGrammar<'s> {
         };
         let space = self.space()?;
         let mut items = literal("[");
-        let shown = most.map_or(first.len(), |most| usize::try_from(most).unwrap_or(usize::MAX).min(first.len()));
+        let shown = most.map_or(first.len(), |most| {
+            usize::try_from(most).unwrap_or(usize::MAX).min(first.len())
+        });
         for (index, schema) in first[..shown].iter().enumerate() {
             if index > 0 {
                 items.extend(literal(","));
@@ -376,7 +401,9 @@ impl<'s> SchemaGrammar<'s> {
         let more = least.saturating_sub(shown as u64);
         if more > 0 && *rest != Value::Bool(false) {
             let item = self.value(rest, nesting)?;
-            let item = self.builder.rule(vec![[literal(","), vec![space, Item::Rule(item)]].concat()])?;
+            let item = self
+                .builder
+                .rule(vec![[literal(","), vec![space, Item::Rule(item)]].concat()])?;
             items.push(Item::Repeat(item, clamped(more), Some(clamped(more))));
         }
         items.extend(literal("]"));
@@ -418,7 +445,8 @@ impl<'s> SchemaGrammar<'s> {
             match text::pattern(&mut self.builder, pattern)? {
                 Some(rule) => {
                     if least > 0 || most.is_some() {
-                        self.relaxed.insert("minLength or maxLength beside pattern".to_owned());
+                        self.relaxed
+                            .insert("minLength or maxLength beside pattern".to_owned());
                     }
                     return self.builder.rule(quoted(Item::Rule(rule)));
                 }
@@ -494,15 +522,32 @@ fn decoded(fragment: &str) -> String {
 fn constrains(key: &str) -> bool {
     !matches!(
         key,
-        "title" | "description" | "default" | "examples" | "$defs" | "definitions" | "$schema" | "$id" | "$comment"
-            | "deprecated" | "readOnly" | "writeOnly" | "discriminator"
+        "title"
+            | "description"
+            | "default"
+            | "examples"
+            | "$defs"
+            | "definitions"
+            | "$schema"
+            | "$id"
+            | "$comment"
+            | "deprecated"
+            | "readOnly"
+            | "writeOnly"
+            | "discriminator"
     )
 }
 
 /// Type that keywords without a type are about.
 fn implied(keys: &Map<String, Value>) -> Option<&'static str> {
     let has = |names: &[&str]| names.iter().any(|name| keys.contains_key(*name));
-    if has(&["properties", "required", "additionalProperties", "minProperties", "maxProperties"]) {
+    if has(&[
+        "properties",
+        "required",
+        "additionalProperties",
+        "minProperties",
+        "maxProperties",
+    ]) {
         return Some("object");
     }
     if has(&["items", "prefixItems", "minItems", "maxItems"]) {
@@ -566,8 +611,8 @@ fn has_tag(one: &Value, other: &Value) -> bool {
     };
     let names = one.get("properties").and_then(Value::as_object);
     names.is_some_and(|names| {
-        names.keys().any(|name| {
-            matches!((constant(one, name), constant(other, name)), (Some(a), Some(b)) if a != b)
-        })
+        names
+            .keys()
+            .any(|name| matches!((constant(one, name), constant(other, name)), (Some(a), Some(b)) if a != b))
     })
 }

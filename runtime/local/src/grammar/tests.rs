@@ -8,7 +8,9 @@ use super::*;
 fn walk(grammar: &Grammar, seed: u64, free: usize) -> Vec<u8> {
     let mut random = seed;
     let mut next = || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize
     };
     let mut state = Matcher::new(grammar);
@@ -17,13 +19,21 @@ fn walk(grammar: &Grammar, seed: u64, free: usize) -> Vec<u8> {
         if state.may_end() && (text.len() >= free || next() % 4 == 0) {
             break;
         }
-        let all: Vec<(u8, Matcher<'_>)> =
-            (0..=255).filter_map(|byte| Some((byte, state.after(byte)?))).collect();
+        let all: Vec<(u8, Matcher<'_>)> = (0..=255)
+            .filter_map(|byte| Some((byte, state.after(byte)?)))
+            .collect();
         let all: Vec<(u8, Matcher<'_>)> = match text.len() < free {
             true => all,
-            false => all.into_iter().filter(|(_, after)| after.least() < state.least()).collect(),
+            false => all
+                .into_iter()
+                .filter(|(_, after)| after.least() < state.least())
+                .collect(),
         };
-        assert!(!all.is_empty(), "no way on after {}", String::from_utf8_lossy(&text));
+        assert!(
+            !all.is_empty(),
+            "no way on after {}",
+            String::from_utf8_lossy(&text)
+        );
         let at = next() % all.len();
         let (byte, after) = all.into_iter().nth(at).unwrap();
         text.push(byte);
@@ -109,8 +119,11 @@ fn arrays_have_their_numbers_of_items() {
     accepted(&json!({ "type": "array", "prefixItems": [{ "type": "null" }, { "const": 2 }], "items": { "type": "string" }, "minItems": 3 }))
         .takes(r#"[null,2,"x"]"#)
         .refuses("[null,2]");
-    accepted(&json!({ "type": "array", "maxItems": 0 })).takes("[]").refuses("[1]");
-    accepted(&json!({ "type": "array", "prefixItems": [{ "type": "null" }], "items": false })).takes("[null]");
+    accepted(&json!({ "type": "array", "maxItems": 0 }))
+        .takes("[]")
+        .refuses("[1]");
+    accepted(&json!({ "type": "array", "prefixItems": [{ "type": "null" }], "items": false }))
+        .takes("[null]");
 }
 
 #[test]
@@ -123,10 +136,14 @@ fn strings_have_their_lengths_and_patterns() {
         .refuses("\"a\nb\"");
     let date = accepted(&json!({ "type": "string", "pattern": r"^\d{4}-\d\d-\d\d$" }));
     assert!(date.texts.iter().all(|text| text.len() == 12), "{:?}", date.texts);
-    accepted(&json!({ "type": "string", "pattern": r"^(a|b)+c?$" })).takes(r#""abac""#).refuses(r#""ca""#);
+    accepted(&json!({ "type": "string", "pattern": r"^(a|b)+c?$" }))
+        .takes(r#""abac""#)
+        .refuses(r#""ca""#);
     accepted(&json!({ "type": "string", "pattern": r#"^["\\\t]+$"# })).takes(r#""\"\\\t""#);
     accepted(&json!({ "type": "string", "pattern": "[a-z]+@[a-z]+" })).takes(r#""a@b""#);
-    accepted(&json!({ "type": "string", "pattern": "^[^/]{1,8}$" })).takes(r#""a b""#).refuses(r#""a/""#);
+    accepted(&json!({ "type": "string", "pattern": "^[^/]{1,8}$" }))
+        .takes(r#""a b""#)
+        .refuses(r#""a/""#);
 }
 
 #[test]
@@ -167,7 +184,10 @@ fn numbers_are_within_their_bounds() {
         .refuses("-2.6");
     accepted(&json!({ "type": "number", "exclusiveMinimum": 0.1, "maximum": 0.9 })).takes("0.5");
     accepted(&json!({ "type": "integer", "minimum": 1_000_000_000_000_000_000u64 }));
-    accepted(&json!({ "type": "number" })).takes("-12.5").refuses("NaN").refuses("1.");
+    accepted(&json!({ "type": "number" }))
+        .takes("-12.5")
+        .refuses("NaN")
+        .refuses("1.");
     assert!(SchemaGrammar::of(&json!({ "type": "integer", "minimum": 2, "maximum": 1 })).is_err());
 }
 
@@ -241,7 +261,8 @@ fn size_of_a_grammar_is_limited_on_both_sides() {
 
 #[test]
 fn grammar_is_the_same_after_transmission() {
-    let grammar = SchemaGrammar::of(&json!({ "type": "object", "properties": { "a": { "type": "number" } } })).unwrap();
+    let grammar =
+        SchemaGrammar::of(&json!({ "type": "object", "properties": { "a": { "type": "number" } } })).unwrap();
     let text = serde_json::to_string(&grammar).unwrap();
     assert_eq!(serde_json::from_str::<Grammar>(&text).unwrap(), grammar);
     // A rule that does not exist matches nothing.

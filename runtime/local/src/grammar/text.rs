@@ -15,7 +15,11 @@ fn characters(ranges: impl Iterator<Item = (char, char)>) -> Vec<Vec<Item>> {
         for (part_from, part_to) in plain_parts(from, to) {
             for sequence in Utf8Sequences::new(part_from, part_to) {
                 let ranges = sequence.as_slice().iter();
-                all.push(ranges.map(|range| Item::Bytes(vec![(range.start, range.end)])).collect());
+                all.push(
+                    ranges
+                        .map(|range| Item::Bytes(vec![(range.start, range.end)]))
+                        .collect(),
+                );
             }
         }
         for escaped in ['"', '\\', '\n', '\r', '\t', '\u{8}', '\u{c}'] {
@@ -30,7 +34,13 @@ fn characters(ranges: impl Iterator<Item = (char, char)>) -> Vec<Vec<Item>> {
 
 /// Parts of a range without characters that must be escaped.
 fn plain_parts(from: char, to: char) -> impl Iterator<Item = (char, char)> {
-    let plain = [(' ', '!'), ('#', '['), (']', '~'), ('\u{80}', '\u{d7ff}'), ('\u{e000}', char::MAX)];
+    let plain = [
+        (' ', '!'),
+        ('#', '['),
+        (']', '~'),
+        ('\u{80}', '\u{d7ff}'),
+        ('\u{e000}', char::MAX),
+    ];
     plain.into_iter().filter_map(move |(low, high)| {
         let (low, high) = (low.max(from), high.min(to));
         (low <= high).then_some((low, high))
@@ -47,7 +57,10 @@ pub(super) fn pattern(builder: &mut Builder, pattern: &str) -> Result<Option<u32
     let Some(pattern) = translated(pattern) else {
         return Ok(None);
     };
-    let parsed = regex_syntax::ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(&pattern);
+    let parsed = regex_syntax::ParserBuilder::new()
+        .nest_limit(MAX_NESTING)
+        .build()
+        .parse(&pattern);
     let Ok(parsed) = parsed else { return Ok(None) };
     match rule(builder, &parsed, MAX_NESTING) {
         Ok(rule) => Ok(Some(rule)),
@@ -128,7 +141,9 @@ fn rule(builder: &mut Builder, pattern: &Hir, depth: u32) -> Result<u32, NoRule>
             let text = std::str::from_utf8(&text.0).map_err(|_| NoRule::Unsupported)?;
             let mut items = Vec::new();
             for character in text.chars() {
-                items.push(Item::Rule(builder.rule(characters([(character, character)].into_iter()))?));
+                items.push(Item::Rule(
+                    builder.rule(characters([(character, character)].into_iter()))?,
+                ));
             }
             vec![items]
         }

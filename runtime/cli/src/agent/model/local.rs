@@ -34,8 +34,9 @@ pub(super) fn local(
     environment: &Environment,
 ) -> Result<(Arc<dyn Provider>, Text), Failure> {
     let model = settings.model.as_ref().ok_or_else(|| {
-        Failure::new(Exit::Config, "provider `local` needs a file")
-            .hint("name one with --model FILE.gguf; `toolcell model list` shows those in the directory of models")
+        Failure::new(Exit::Config, "provider `local` needs a file").hint(
+            "name one with --model FILE.gguf; `toolcell model list` shows those in the directory of models",
+        )
     })?;
     open(file(&model.value, environment), settings, environment)
 }
@@ -123,7 +124,9 @@ mod running {
 
     /// Returns the model of a file. One that is changed since is another model.
     pub(super) fn model(options: LocalOptions) -> Result<LocalModel, LocalError> {
-        let modified = std::fs::metadata(&options.path).and_then(|file| file.modified()).ok();
+        let modified = std::fs::metadata(&options.path)
+            .and_then(|file| file.modified())
+            .ok();
         let mut models = MODELS.lock().unwrap_or_else(PoisonError::into_inner);
         let known = models
             .iter()
