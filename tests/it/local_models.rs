@@ -97,6 +97,31 @@ fn hostile_model_is_an_error_and_says_nothing_as_ours() {
         "{shown}"
     );
 
+    // What the limits of the template engine do not cover ends its process, and not this one: the stack, memory and time.
+    let doubled =
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+    for template in [
+        "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}".to_owned(),
+        format!("{{{{ {} }}}}", "1+".repeat(100_000) + "1"),
+        "{{ '{:2000000000}'.format(1) }}".to_owned(),
+        format!("{doubled}{{{{ ns.x | string | length }}}}"),
+    ] {
+        let mut file = small_llama();
+        file.replace_text("tokenizer.chat_template", &template);
+        keep(&user, "stops.gguf", &file.bytes());
+        let shown = user.run(&["model", "inspect", "stops.gguf"]).ended(0).stdout;
+        assert!(shown.contains("or ended its process"), "{template:.60}: {shown}");
+    }
+    let mut file = small_llama();
+    let words = "{{ raise_exception('in order\\n  + all is well') }}";
+    file.replace_text("tokenizer.chat_template", words);
+    keep(&user, "words.gguf", &file.bytes());
+    let shown = user.run(&["model", "inspect", "words.gguf"]).ended(0).stdout;
+    assert!(
+        shown.contains("the chat template failed:\n") && shown.contains("│   + all is well"),
+        "{shown}"
+    );
+
     keep(&user, "other.gguf", b"GGML");
     for (name, why) in [
         ("other.gguf", "it is not a GGUF file"),

@@ -8,7 +8,7 @@
 //! | Grammars of answers, from the schemas of tools | [`grammar`] |
 //! | Prompts and answers: roles, calls, reasoning | [`chat`] |
 //! | Choice of tokens | [`sampling`] |
-//! | Chat templates, which are programs of the file | [`template`] |
+//! | Chat templates, which are programs of the file, in a process of their own | [`template`] |
 //! | The engine, with the feature `engine` | `engine` |
 //!
 //! The crate reads no environment and prints nothing.
@@ -21,6 +21,7 @@ mod error;
 pub mod gguf;
 pub mod grammar;
 mod model;
+mod process;
 pub mod sampling;
 pub mod template;
 #[cfg(test)]
@@ -28,3 +29,4 @@ mod testing;
 
 pub use error::{GgufError, InvalidModel, LocalError, TemplateError};
 pub use model::{ARCHITECTURES, Memory, Model};
+pub use process::ChildCommand;

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell_local::gguf::Gguf;
-use toolcell_local::template::ChatTemplate;
+use toolcell_local::template::Templates;
 use toolcell_local::{GgufError, Model, directory};
 
 use crate::agent::model::local::{self, models_dir};
@@ -182,6 +182,7 @@ impl Inspect {
             .because(error)
             .hint("name a GGUF file, or see `toolcell model list`")
         };
+        let templates = Templates::new(local::templates(environment)?);
         let gguf = Gguf::open(&path).map_err(of_file)?;
         let model = Model::of(&gguf).map_err(of_file)?;
         let mut ids: Vec<u64> = model.special.values().copied().collect();
@@ -199,7 +200,7 @@ impl Inspect {
                 |context| context.0,
             ),
             special: special.collect(),
-            template: model.chat_template.as_deref().map(Template::of),
+            template: (model.chat_template.as_deref()).map(|source| Template::of(source, &templates)),
             version: gguf.version,
             model,
         };
@@ -221,8 +222,8 @@ struct Template {
 }
 
 impl Template {
-    fn of(source: &str) -> Self {
-        let checked = ChatTemplate::parse(source).and_then(|template| template.check());
+    fn of(source: &str, templates: &Templates) -> Self {
+        let checked = templates.check(source);
         Self {
             bytes: source.len(),
             has_tools: checked.as_ref().is_ok_and(|checked| checked.has_tools),

@@ -5,6 +5,8 @@ mod constraint;
 mod escape;
 mod split;
 
+use std::sync::Arc;
+
 use jiff::civil::DateTime;
 use serde_json::Value;
 use toolcell_core::message::CallRequest;
@@ -12,7 +14,7 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part};
 
 use crate::error::TemplateError;
-use crate::template::{ChatCall, ChatMessage, ChatTemplate, ChatTool, Conversation};
+use crate::template::{ChatCall, ChatMessage, ChatTool, Conversation, Templates};
 
 pub use calls::CallForm;
 pub use constraint::{AnswerRules, CallRules, Constraint, Piece};
@@ -33,7 +35,8 @@ pub struct Prompt {
 /// Form of conversations with a model.
 #[derive(Debug, Clone)]
 pub struct ChatForm {
-    template: ChatTemplate,
+    templates: Templates,
+    template: Arc<str>,
     /// True if the template has tools; else they are described in the system prompt.
     has_tools: bool,
     /// Form of calls.
@@ -54,16 +57,21 @@ impl ChatForm {
     ///
     /// # Errors
     /// [`TemplateError`] if the template cannot be used.
-    pub fn new(template: &str, bos: String, eos: String) -> Result<Self, TemplateError> {
-        let parsed = ChatTemplate::parse(template)?;
-        let checked = parsed.check()?;
+    pub fn new(
+        templates: Templates,
+        template: &str,
+        bos: String,
+        eos: String,
+    ) -> Result<Self, TemplateError> {
+        let checked = templates.check(template)?;
         Ok(Self {
             has_tools: checked.has_tools,
             calls: match checked.has_tools {
                 true => CallForm::of(template),
                 false => CallForm::Tags,
             },
-            template: parsed,
+            templates,
+            template: template.into(),
             bos,
             eos,
         })
@@ -94,7 +102,7 @@ impl ChatForm {
         let mut failure = None;
         for manner in [first, plain, plainest] {
             let conversation = self.conversation(request, names, now, manner);
-            match self.template.render(&conversation) {
+            match self.templates.render(&self.template, &conversation) {
                 Ok(text) => {
                     return Ok(Prompt {
                         is_reasoning: text.trim_end().ends_with("<think>"),

@@ -30,7 +30,7 @@ fn request(messages: Vec<Message>) -> Request {
 }
 
 fn prompt(template: &str, request: &Request, names: &ControlNames) -> Prompt {
-    let form = ChatForm::new(template, "<s>".into(), "</s>".into()).unwrap();
+    let form = ChatForm::new(Templates::here(), template, "<s>".into(), "</s>".into()).unwrap();
     form.prompt(request, names, DateTime::constant(2026, 1, 2, 0, 0, 0, 0))
         .unwrap()
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use super::protocol::{Fault, FromEngine, Generate, Load, MAX_REQUEST_BYTES, ToEngine};
 use super::runner::{Runner, with_model};
 
-/// Runs a process that was started as described in [`super::EngineCommand`], and returns its exit status. A program that has local
+/// Runs a process that was started as described in [`crate::ChildCommand`], and returns its exit status. A program that has local
 /// models calls only this function when it is started with the corresponding arguments.
 pub fn engine_child_main() -> ExitCode {
     confine();

@@ -1,8 +1,6 @@
 //! The engine's process, as its parent sees it.
 
-use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,17 +9,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::protocol::{FromEngine, Load, MAX_MESSAGE_BYTES, ToEngine};
+use crate::ChildCommand;
 use crate::chat::ControlNames;
-
-/// Command that starts a process which calls [`super::engine_child_main`]: usually this same program with a hidden argument. It
-/// must be built from the same version of this crate. Its environment is empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineCommand {
-    /// Path of the program.
-    pub program: PathBuf,
-    /// Arguments of the program.
-    pub args: Vec<OsString>,
-}
 
 /// Size of the end of the standard error stream that is kept, in bytes: the last messages of llama.cpp.
 const TAIL_BYTES: usize = 4 << 10;
@@ -60,7 +49,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the process and gives it its model, which [`FromEngine::Loaded`] confirms.
-    pub(super) async fn start(command: &EngineCommand, load: &Load) -> Result<Self, Broken> {
+    pub(super) async fn start(command: &ChildCommand, load: &Load) -> Result<Self, Broken> {
         let mut child = Command::new(&command.program)
             .args(&command.args)
             .env_clear()

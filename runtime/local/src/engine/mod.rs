@@ -12,7 +12,6 @@ mod runner;
 mod stream;
 
 pub use child::engine_child_main;
-pub use host::EngineCommand;
 pub use provider::{LocalModel, LocalOptions, MAX_WAITING, USUAL_CONTEXT};
 
 #[cfg(test)]

@@ -15,13 +15,15 @@ use toolcell_core::provider::{
 };
 use toolcell_core::{BoxFuture, BoxStream, Part, Provider, ProviderError};
 
-use super::host::{Broken, EngineCommand, Process};
+use super::host::{Broken, Process};
 use super::protocol::{Done, Fault, FromEngine, Generate, Load, Stop, ToEngine};
+use crate::ChildCommand;
 use crate::chat::{CallForm, ChatForm, ControlNames, Said, Splitter};
 use crate::error::LocalError;
 use crate::gguf::Gguf;
 use crate::model::{Memory, Model};
 use crate::sampling::Sampling;
+use crate::template::Templates;
 
 /// Name of the provider.
 const NAME: &str = "local";
@@ -47,8 +49,10 @@ pub struct LocalOptions {
     pub context: Option<u64>,
     /// Number of threads that compute.
     pub threads: usize,
-    /// Command that starts the engine.
-    pub command: EngineCommand,
+    /// Command that starts the engine, which calls [`super::engine_child_main`].
+    pub command: ChildCommand,
+    /// Command that starts a process for a chat template, which calls [`crate::template::template_child_main`].
+    pub templates: ChildCommand,
 }
 
 /// A model in a file, run by an engine in a child process that starts with the first request. All its requests share the
@@ -63,7 +67,7 @@ struct Shared {
     info: ProviderInfo,
     form: ChatForm,
     load: Load,
-    command: EngineCommand,
+    command: ChildCommand,
     memory: Option<Memory>,
     process: Mutex<Option<Process>>,
     waiting: Semaphore,
@@ -87,7 +91,12 @@ impl LocalModel {
             let found = gguf.elements(&path, "tokenizer.ggml.tokens", &[*id])?;
             Ok(found.into_iter().next().map(|(_, text)| text).unwrap_or_default())
         };
-        let form = ChatForm::new(template, special("bos")?, special("eos")?)?;
+        let form = ChatForm::new(
+            Templates::new(options.templates),
+            template,
+            special("bos")?,
+            special("eos")?,
+        )?;
         let trained = model.context.unwrap_or(USUAL_CONTEXT);
         let context = options.context.unwrap_or(trained.min(USUAL_CONTEXT));
         if context > trained {
@@ -218,7 +227,13 @@ impl Shared {
                 () = sender.closed() => return Err(cancelled()),
             },
         };
-        let job = self.job(request, &engine.names, sender).await?;
+        let job = match self.job(request, &engine.names, sender).await {
+            Ok(job) => job,
+            Err(error) => {
+                *process = Some(engine);
+                return Err(error);
+            }
+        };
         let is_reasoning = job.1;
         let send = ToEngine::Generate(Box::new(job.0));
         engine.send(&send).await.map_err(|broken| of_broken(&broken))?;
@@ -269,10 +284,13 @@ impl Shared {
             |error: &dyn std::error::Error| failed(ProviderErrorKind::InvalidRequest, error.to_string());
         // A prompt with a time in it would be another one with each request: templates write the day.
         let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
-        let prompt = self
-            .form
-            .prompt(request, names, DateTime::from(now))
-            .map_err(|error| invalid(&error))?;
+        // It waits for the process of the template.
+        let (form, request_of, names) = (self.form.clone(), request.clone(), names.clone());
+        let prompt =
+            tokio::task::spawn_blocking(move || form.prompt(&request_of, &names, DateTime::from(now)))
+                .await
+                .map_err(|error| invalid(&error))?
+                .map_err(|error| invalid(&error))?;
         if prompt.left_out > 0 {
             let notice = format!(
                 "{} pictures and files are not sent: the local model reads text only",

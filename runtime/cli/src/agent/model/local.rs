@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolcell_core::Provider;
+use toolcell_local::ChildCommand;
 
 use crate::config::ProviderSettings;
-use crate::environment::Environment;
+use crate::environment::{Environment, TEMPLATE_CHILD};
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};
 
@@ -23,6 +24,21 @@ pub(crate) fn file(named: &str, environment: &Environment) -> PathBuf {
         Some(listed) if is_name && !path.exists() && listed.exists() => listed,
         _ => path,
     }
+}
+
+/// Returns the command that starts a process for a chat template.
+///
+/// # Errors
+/// Returns an error if the path of this program is unknown.
+pub(crate) fn templates(environment: &Environment) -> Result<ChildCommand, Failure> {
+    let program = environment.program.clone().ok_or_else(|| {
+        Failure::new(Exit::Config, "the chat template of a model cannot be run")
+            .why("the path of this program is unknown")
+    })?;
+    Ok(ChildCommand {
+        program,
+        args: vec![TEMPLATE_CHILD.into()],
+    })
 }
 
 /// Sets up the model, without starting its engine. `note` describes the memory that it will take.
@@ -62,7 +78,7 @@ fn open(
     settings: &ProviderSettings,
     environment: &Environment,
 ) -> Result<(Arc<dyn Provider>, Text), Failure> {
-    use toolcell_local::engine::{EngineCommand, LocalModel, LocalOptions};
+    use toolcell_local::engine::{LocalModel, LocalOptions};
 
     use crate::config::units::{Bytes, Count};
     use crate::environment::ENGINE_CHILD;
@@ -74,10 +90,11 @@ fn open(
     let options = LocalOptions {
         context: settings.num_ctx.as_ref().map(|tokens| tokens.value.0),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
-        command: EngineCommand {
+        command: ChildCommand {
             program,
             args: vec![ENGINE_CHILD.into()],
         },
+        templates: templates(environment)?,
         path: path.clone(),
     };
     let model: LocalModel = running::model(options).map_err(|error| {
