@@ -6,7 +6,7 @@ use crate::support::cli_user::User;
 
 #[path = "../../runtime/local/src/testing.rs"]
 #[allow(dead_code, reason = "the library's own tests use the rest")]
-mod gguf_files;
+pub(crate) mod gguf_files;
 
 use gguf_files::small_llama;
 
@@ -97,6 +97,31 @@ fn hostile_model_is_an_error_and_says_nothing_as_ours() {
         "{shown}"
     );
 
+    // What the limits of the template engine do not cover ends its process, and not this one: the stack, memory and time.
+    let doubled =
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+    for template in [
+        "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}".to_owned(),
+        format!("{{{{ {} }}}}", "1+".repeat(100_000) + "1"),
+        "{{ '{:2000000000}'.format(1) }}".to_owned(),
+        format!("{doubled}{{{{ ns.x | string | length }}}}"),
+    ] {
+        let mut file = small_llama();
+        file.replace_text("tokenizer.chat_template", &template);
+        keep(&user, "stops.gguf", &file.bytes());
+        let shown = user.run(&["model", "inspect", "stops.gguf"]).ended(0).stdout;
+        assert!(shown.contains("or ended its process"), "{template:.60}: {shown}");
+    }
+    let mut file = small_llama();
+    let words = "{{ raise_exception('in order\\n  + all is well') }}";
+    file.replace_text("tokenizer.chat_template", words);
+    keep(&user, "words.gguf", &file.bytes());
+    let shown = user.run(&["model", "inspect", "words.gguf"]).ended(0).stdout;
+    assert!(
+        shown.contains("the chat template failed:\n") && shown.contains("│   + all is well"),
+        "{shown}"
+    );
+
     keep(&user, "other.gguf", b"GGML");
     for (name, why) in [
         ("other.gguf", "it is not a GGUF file"),
@@ -112,4 +137,25 @@ fn hostile_model_is_an_error_and_says_nothing_as_ours() {
     }
     let failed = user.run(&["model", "list", "--dir", "none"]).ended(2).stderr;
     assert!(failed.contains("could not list `none`"), "{failed}");
+}
+
+#[cfg(not(feature = "local"))]
+#[test]
+fn build_without_engine_says_how_to_get_one() {
+    let user = User::new();
+    keep(&user, "small.gguf", &small_llama().bytes());
+    let failed = user
+        .run(&["run", "Hello", "--provider", "local", "--model", "small.gguf"])
+        .ended(3)
+        .stderr;
+    assert!(
+        failed.contains("this build of Toolcell has no engine for local models"),
+        "{failed}"
+    );
+    assert!(
+        failed.contains("cargo install toolcell --features local"),
+        "{failed}"
+    );
+    let failed = user.run(&["run", "Hello", "--provider", "local"]).ended(3).stderr;
+    assert!(failed.contains("provider `local` needs a file"), "{failed}");
 }

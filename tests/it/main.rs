@@ -16,6 +16,8 @@ mod denials;
 mod foreign_words;
 mod hooks;
 mod keyring;
+#[cfg(feature = "local")]
+mod local_engine;
 mod local_models;
 mod mcp;
 mod mcp_client;

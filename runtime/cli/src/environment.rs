@@ -79,6 +79,21 @@ pub(crate) fn is_compile_child() -> bool {
         .is_some_and(|argument| argument == COMPILE_CHILD)
 }
 
+/// True if this process was started only to run the chat template of a local model.
+pub(crate) fn is_template_child() -> bool {
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == TEMPLATE_CHILD)
+}
+
+/// True if this process was started only to run a local model.
+#[cfg(feature = "local")]
+pub(crate) fn is_engine_child() -> bool {
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == ENGINE_CHILD)
+}
+
 /// If this process was started only to start a program in a session of its own (setsid(2)), becomes that program: it then
 /// has no controlling terminal, neither to write a question to nor to read the answer to one of ours.
 ///
@@ -139,6 +154,13 @@ pub(crate) fn open_files_of_tools() -> usize {
 
 /// Hidden argument that starts a compile process.
 pub(crate) const COMPILE_CHILD: &str = "__compile";
+
+/// Hidden argument of a process that runs the chat template of a local model.
+pub(crate) const TEMPLATE_CHILD: &str = "__template";
+
+/// Hidden argument of a process that runs a local model.
+#[cfg(feature = "local")]
+pub(crate) const ENGINE_CHILD: &str = "__engine";
 
 /// Hidden argument that starts a program in a session of its own.
 const SESSION_CHILD: &str = "__session";

@@ -28,6 +28,13 @@ fn main() -> ExitCode {
     if environment::is_compile_child() {
         return toolcell_sandbox::compile_child_main();
     }
+    if environment::is_template_child() {
+        return toolcell_local::template::template_child_main();
+    }
+    #[cfg(feature = "local")]
+    if environment::is_engine_child() {
+        return toolcell_local::engine::engine_child_main();
+    }
     if let Some(failed) = environment::become_session_child() {
         return failed;
     }

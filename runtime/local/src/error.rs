@@ -1,5 +1,6 @@
 //! Errors of this crate.
 
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Error of a GGUF file.
@@ -92,16 +93,52 @@ pub enum InvalidModel {
 }
 
 /// Error of a chat template, with the words of the template engine, which can contain those of the template.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TemplateError {
     /// The template exceeds [`crate::template::MAX_TEMPLATE_BYTES`].
     #[error("the chat template is larger than 256 KiB")]
     TooLong,
     /// The template is not valid, raises an error, or exceeds a limit of work.
-    #[error("the chat template failed: {0}")]
+    #[error("the chat template failed:\n{0}")]
     Failed(String),
+    /// Its process did not end well.
+    #[error("the chat template took more than 10 s or 1 GiB of memory, or ended its process")]
+    Stopped,
+    /// Its process cannot be started.
+    #[serde(skip)]
+    #[error("a process for the chat template cannot be started: {0}")]
+    Start(std::io::Error),
+    /// The conversation is longer than any text may be.
+    #[error("the conversation is longer than chat templates may write")]
+    InputTooLong,
     /// The text exceeds [`crate::template::MAX_OUTPUT_BYTES`].
     #[error("the chat template writes more than 16 MiB")]
     OutputTooLong,
+}
+
+/// Reason for which a model cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LocalError {
+    /// The file is not valid.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// Its numbers are out of order.
+    #[error(transparent)]
+    Model(#[from] InvalidModel),
+    /// Its chat template cannot be used.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// It has no chat template.
+    #[error("it has no chat template: the form of its conversations is unknown")]
+    NoTemplate,
+    /// The context is longer than the model supports.
+    #[error("a context of {context} tokens is longer than the {trained} for which the model was trained")]
+    Context {
+        /// Wanted length, in tokens.
+        context: u64,
+        /// Length for which the model was trained, in tokens.
+        trained: u64,
+    },
 }

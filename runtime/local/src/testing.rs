@@ -15,7 +15,7 @@ pub(crate) struct TensorHeader {
     /// Number of the type in the format.
     pub(crate) kind: u32,
     pub(crate) offset: u64,
-    data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
 }
 
 const ALIGNMENT: usize = 32;

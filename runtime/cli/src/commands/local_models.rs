@@ -1,13 +1,14 @@
 //! `toolcell model`: GGUF files on this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell_local::gguf::Gguf;
-use toolcell_local::template::ChatTemplate;
+use toolcell_local::template::Templates;
 use toolcell_local::{GgufError, Model, directory};
 
+use crate::agent::model::local::{self, models_dir};
 use crate::config::units::{Bytes, Count};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -75,11 +76,6 @@ impl LocalModel {
             Self::Inspect(command) => command.run(environment, console),
         }
     }
-}
-
-/// Returns the directory of models.
-fn models_dir(environment: &Environment) -> Option<PathBuf> {
-    Some(environment.data_dir.as_ref()?.join("models"))
 }
 
 fn list(
@@ -177,7 +173,7 @@ fn summary(model: &Model) -> Text {
 
 impl Inspect {
     fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-        let path = self.path(environment);
+        let path = local::file(&self.file, environment);
         let of_file = |error: GgufError| {
             Failure::new(
                 Exit::Usage,
@@ -186,6 +182,7 @@ impl Inspect {
             .because(error)
             .hint("name a GGUF file, or see `toolcell model list`")
         };
+        let templates = Templates::new(local::templates(environment)?);
         let gguf = Gguf::open(&path).map_err(of_file)?;
         let model = Model::of(&gguf).map_err(of_file)?;
         let mut ids: Vec<u64> = model.special.values().copied().collect();
@@ -203,7 +200,7 @@ impl Inspect {
                 |context| context.0,
             ),
             special: special.collect(),
-            template: model.chat_template.as_deref().map(Template::of),
+            template: (model.chat_template.as_deref()).map(|source| Template::of(source, &templates)),
             version: gguf.version,
             model,
         };
@@ -213,16 +210,6 @@ impl Inspect {
             facts.print(&environment.shown(&path), console)?;
         }
         Ok(Exit::Ok)
-    }
-
-    /// A file, or a name without a directory that exists only in the directory of models.
-    fn path(&self, environment: &Environment) -> PathBuf {
-        let path = environment.path(&self.file, &environment.cwd);
-        let is_name = !self.file.contains('/');
-        match models_dir(environment).map(|dir| dir.join(&self.file)) {
-            Some(listed) if is_name && !path.exists() && listed.exists() => listed,
-            _ => path,
-        }
     }
 }
 
@@ -235,8 +222,8 @@ struct Template {
 }
 
 impl Template {
-    fn of(source: &str) -> Self {
-        let checked = ChatTemplate::parse(source).and_then(|template| template.check());
+    fn of(source: &str, templates: &Templates) -> Self {
+        let checked = templates.check(source);
         Self {
             bytes: source.len(),
             has_tools: checked.as_ref().is_ok_and(|checked| checked.has_tools),

@@ -47,6 +47,10 @@ pub const MAX_ELEMENT_BYTES: u64 = 64 << 10;
 /// Maximum number of elements of an array: 4 million. The largest vocabularies have 260,000 tokens and 600,000 merges.
 pub const MAX_ELEMENTS: u64 = 4 << 20;
 
+/// Maximum number of texts in all arrays of a file: 8 million. Each is read over alone; the largest vocabularies have a quarter of a
+/// million tokens, and as many merges.
+pub const MAX_TEXTS: u64 = 8 << 20;
+
 /// Alignment of the weights in bytes, if the file does not say it.
 const DEFAULT_ALIGNMENT: u32 = 32;
 

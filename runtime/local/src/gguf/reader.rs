@@ -2,10 +2,21 @@
 
 use std::io::{self, Read};
 
+use super::MAX_TEXTS;
 use crate::error::GgufError;
 
 /// Size of the pieces in which texts are read and skipped, in bytes: a length that lies allocates no more.
 const PIECE: usize = 8 << 10;
+
+/// Returns a text with `?` for bytes that are not UTF-8: it is not longer than the bytes.
+fn replaced(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().first().map(|_| '?'));
+    }
+    text
+}
 
 /// Reader that counts, and stops at a limit.
 pub(super) struct Reader<R> {
@@ -13,6 +24,8 @@ pub(super) struct Reader<R> {
     position: u64,
     /// Position at which the header must have ended.
     limit: u64,
+    /// Number of texts in arrays that are left.
+    texts: u64,
     /// Size of the file, to tell a file that is cut off from a header that is too long.
     file_bytes: u64,
 }
@@ -22,6 +35,7 @@ impl<R: Read> Reader<R> {
         Self {
             input,
             position: 0,
+            texts: MAX_TEXTS,
             limit,
             file_bytes,
         }
@@ -89,6 +103,17 @@ impl<R: Read> Reader<R> {
         Ok(count)
     }
 
+    /// Counts the texts of an array.
+    pub(super) fn count_texts(&mut self, count: u64) -> Result<(), GgufError> {
+        let left = self.texts.checked_sub(count);
+        self.texts = left.ok_or(GgufError::TooMany {
+            what: "texts in arrays",
+            count: MAX_TEXTS - self.texts + count,
+            most: MAX_TEXTS,
+        })?;
+        Ok(())
+    }
+
     /// Reads the length of a text and checks it.
     pub(super) fn length(&mut self, what: &'static str, most: u64) -> Result<u64, GgufError> {
         let bytes = self.u64()?;
@@ -109,8 +134,7 @@ impl<R: Read> Reader<R> {
             self.bytes(&mut text[start..])?;
             left -= piece;
         }
-        Ok(String::from_utf8(text)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        Ok(String::from_utf8(text).unwrap_or_else(|error| replaced(error.as_bytes())))
     }
 
     /// Reads over bytes.

@@ -148,6 +148,38 @@ fn nested_long_and_unknown_arrays_are_refused() {
 }
 
 #[test]
+fn texts_of_all_arrays_are_counted_together() {
+    let arrays = |last: u64| {
+        let mut file = FileWriter::new();
+        for len in [MAX_ELEMENTS, last] {
+            let mut value = 8u32.to_le_bytes().to_vec();
+            value.extend(len.to_le_bytes());
+            value.resize(value.len() + usize::try_from(len).unwrap() * 8, 0);
+            file.raw(&format!("k{}", u64::from(len != last)), 9, value);
+        }
+        read(&file.bytes())
+    };
+    arrays(MAX_TEXTS - MAX_ELEMENTS - 1).unwrap();
+    let mut file = FileWriter::new();
+    for key in ["a", "b", "c"] {
+        let mut value = 8u32.to_le_bytes().to_vec();
+        value.extend(MAX_ELEMENTS.to_le_bytes());
+        value.resize(value.len() + (8 << 22), 0);
+        file.raw(key, 9, value);
+    }
+    assert!(matches!(read(&file.bytes()), Err(GgufError::TooMany { .. })));
+}
+
+#[test]
+fn bytes_that_are_not_utf8_take_no_more_than_they_did() {
+    let mut file = FileWriter::new();
+    let mut value = 4u64.to_le_bytes().to_vec();
+    value.extend(b"a\xff\xfeb");
+    file.raw("k", 8, value);
+    assert_eq!(read(&file.bytes()).unwrap().text("k"), Some("a??b"));
+}
+
+#[test]
 fn values_that_cannot_be_are_refused() {
     let raw = |kind: u32, value: &[u8]| {
         let mut file = FileWriter::new();

@@ -126,6 +126,7 @@ fn array(reader: &mut Reader<impl Read>, key: &str) -> Result<Array, GgufError> 
     match element {
         ElementType::Plain(bytes) => reader.skip(len * u64::from(bytes))?,
         ElementType::Text => {
+            reader.count_texts(len)?;
             for _ in 0..len {
                 let bytes = reader.length("element of an array", MAX_ELEMENT_BYTES)?;
                 reader.skip(bytes)?;

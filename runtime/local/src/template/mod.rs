@@ -1,10 +1,12 @@
 //! Chat templates: Jinja programs of a model's file that write a conversation as the text the model was trained on.
 //!
-//! A template is untrusted. It sees the conversation and nothing else, and is bounded by [`FUEL`], which limits its time and the
-//! memory of what it makes, by [`MAX_RECURSION`] and by [`MAX_OUTPUT_BYTES`].
+//! A template is untrusted. It sees the conversation and nothing else, is bounded by [`FUEL`], which limits its time and the memory
+//! of what it makes, by [`MAX_RECURSION`] and by [`MAX_OUTPUT_BYTES`], and runs in a process ([`Templates`]) with [`MAX_SECONDS`] and
+//! [`MAX_MEMORY`], which also ends what these limits do not cover.
 
 mod generation;
 mod json;
+mod process;
 
 use std::io::{self, Write};
 
@@ -12,9 +14,11 @@ use jiff::civil::DateTime;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::TemplateError;
+
+pub use process::{MAX_MEMORY, MAX_SECONDS, Templates, template_child_main};
 
 /// Maximum size of a template, in bytes: 256 KiB, ten times that of the longest published ones.
 pub const MAX_TEMPLATE_BYTES: usize = 256 << 10;
@@ -33,7 +37,7 @@ pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// Conversation to write.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Conversation {
     /// Messages, in order; that of the role `system` is the first.
     pub messages: Vec<ChatMessage>,
@@ -46,7 +50,7 @@ pub struct Conversation {
     /// Token with which texts end.
     pub eos_token: String,
     /// True if the model shall reason before it answers, for templates that distinguish it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_thinking: Option<bool>,
     /// Time that templates write, which may differ from call to call; a template that asks without it fails.
     #[serde(skip)]
@@ -54,25 +58,28 @@ pub struct Conversation {
 }
 
 /// Message of a conversation.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChatMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: String,
     /// Text.
     pub content: String,
+    /// Reasoning of an assistant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
     /// Calls of an assistant.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ChatCall>,
     /// Call of which this is the result.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// Tool of which this is the result.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
 /// Call in a message.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChatCall {
     /// Identifier.
     pub id: String,
@@ -83,7 +90,7 @@ pub struct ChatCall {
 }
 
 /// Tool and arguments of a call.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CalledFunction {
     /// Name of the tool.
     pub name: String,
@@ -92,7 +99,7 @@ pub struct CalledFunction {
 }
 
 /// Tool as templates see it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChatTool {
     #[serde(rename = "type")]
     kind: Function,
@@ -101,7 +108,7 @@ pub struct ChatTool {
 }
 
 /// Name, description and schema of a tool.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolFunction {
     /// Name.
     pub name: String,
@@ -112,7 +119,7 @@ pub struct ToolFunction {
 }
 
 /// The only type of tools.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Function {
     Function,
@@ -161,14 +168,14 @@ impl ChatTool {
     }
 }
 
-/// A chat template.
+/// A chat template, which runs in this process.
 #[derive(Debug, Clone)]
-pub struct ChatTemplate {
+pub(crate) struct ChatTemplate {
     source: String,
 }
 
 /// Result of [`ChatTemplate::check`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     /// True if the template writes the names of tools.
     pub has_tools: bool,
@@ -179,7 +186,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`TemplateError`] if it is too long or not valid.
-    pub fn parse(source: &str) -> Result<Self, TemplateError> {
+    pub(crate) fn parse(source: &str) -> Result<Self, TemplateError> {
         if source.len() > MAX_TEMPLATE_BYTES {
             return Err(TemplateError::TooLong);
         }
@@ -193,7 +200,7 @@ impl ChatTemplate {
     /// # Errors
     /// [`TemplateError`] if the template raises an error, as many do for orders of messages that they do not know, or exceeds a
     /// limit.
-    pub fn render(&self, conversation: &Conversation) -> Result<String, TemplateError> {
+    pub(crate) fn render(&self, conversation: &Conversation) -> Result<String, TemplateError> {
         let environment = environment(conversation.now);
         let template = environment.template_from_str(&self.source).map_err(failed)?;
         let mut text = Bounded::default();
@@ -209,7 +216,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`TemplateError`] if the one without tools fails.
-    pub fn check(&self) -> Result<Checked, TemplateError> {
+    pub(crate) fn check(&self) -> Result<Checked, TemplateError> {
         const TOOL: &str = "checked_tool";
         let mut conversation = Conversation {
             messages: vec![ChatMessage::new("user", "x")],

@@ -1,6 +1,7 @@
 //! Selection and setup of the model provider.
 
 mod connection;
+pub(crate) mod local;
 mod service;
 mod vertex;
 
@@ -113,7 +114,13 @@ pub(crate) fn check(
 fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
     let (name, origin) = name(settings, environment);
     settings.check_for(name)?;
+    let mut memory = Text::from("");
     let provider: Arc<dyn Provider> = match (name, Service::of(name)) {
+        (ProviderName::Local, _) => {
+            let (provider, note) = local::local(settings, environment)?;
+            memory = note;
+            provider
+        }
         (ProviderName::Scripted, _) => Arc::new(scripted(settings, environment)?),
         (_, Some(service)) => over_network(name, &service, settings, environment)?,
         (_, None) => Arc::new(Offline::new()),
@@ -130,7 +137,7 @@ fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen,
             Own(OPENAI_KEY)
         ),
         (ProviderName::Offline, origin) => text!("{} ({})", Own(offline::MARK), origin),
-        (name, origin) => text!("{} {} ({})", name, ModelName(&model), origin),
+        (name, origin) => text!("{} {} ({}){}", name, ModelName(&model), origin, memory),
     };
     Ok(Chosen {
         provider,
@@ -173,7 +180,7 @@ fn over_network(
             protocol.context = settings.num_ctx.as_ref().map(|tokens| tokens.value.0);
             Ollama::with(connection, protocol).map(shared)
         }
-        ProviderName::OpenAi | ProviderName::Scripted | ProviderName::Offline => {
+        ProviderName::OpenAi | ProviderName::Local | ProviderName::Scripted | ProviderName::Offline => {
             let mut protocol = ChatCompletions::default();
             protocol.tool_schemas = tool_schemas;
             OpenAi::with(connection, protocol).map(shared)

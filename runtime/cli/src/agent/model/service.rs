@@ -37,7 +37,7 @@ impl Service {
             ProviderName::Gemini => ("GEMINI_API_KEY", Some(gemini::GEMINI_BASE_URL), None),
             ProviderName::Ollama => ("OLLAMA_API_KEY", Some(ollama::OLLAMA_BASE_URL), None),
             ProviderName::Vertex => (vertex::TOKEN, None, None),
-            ProviderName::Scripted | ProviderName::Offline => return None,
+            ProviderName::Local | ProviderName::Scripted | ProviderName::Offline => return None,
         };
         Some(Self { key, base_url, model })
     }

@@ -28,7 +28,8 @@ const MIN_CONTEXT: u64 = 1_000;
 
 const VERTEX: &[ProviderName] = &[ProviderName::Vertex];
 const OPENAI: &[ProviderName] = &[ProviderName::OpenAi, ProviderName::Responses];
-const OLLAMA: &[ProviderName] = &[ProviderName::Ollama];
+/// Providers that allocate the memory of a context.
+const CONTEXT: &[ProviderName] = &[ProviderName::Ollama, ProviderName::Local];
 /// Providers whose protocol has texts at which an answer ends.
 const STOP: &[ProviderName] = &[
     ProviderName::OpenAi,
@@ -36,6 +37,7 @@ const STOP: &[ProviderName] = &[
     ProviderName::Gemini,
     ProviderName::Vertex,
     ProviderName::Ollama,
+    ProviderName::Local,
 ];
 /// Providers whose protocol has a seed.
 const SEED: &[ProviderName] = &[
@@ -43,6 +45,7 @@ const SEED: &[ProviderName] = &[
     ProviderName::Gemini,
     ProviderName::Vertex,
     ProviderName::Ollama,
+    ProviderName::Local,
 ];
 
 declare_settings! {
@@ -55,7 +58,7 @@ declare_settings! {
     /// Flags of the settings that have one.
     flags ProviderFlags;
 
-    /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
+    /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `local`, `scripted`, `offline`.
     name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
 
     /// Profile of `[profiles]`, whose settings replace those of `[provider]`.
@@ -65,7 +68,8 @@ declare_settings! {
     /// quota left or is silent. Costs are those of the first model.
     fallback: ProfileNames, flag("--fallback", "NAME,…");
 
-    /// Name of the model; for `scripted`, the file with its turns.
+    /// Name of the model; for `local`, its GGUF file or the name of one in the directory of models; for `scripted`, the file with
+    /// its turns.
     model: String, flag("--model", "MODEL"), variable("TOOLCELL_MODEL");
 
     /// Base URL of the provider, such as `http://localhost:11434/v1`.
@@ -113,9 +117,10 @@ declare_settings! {
     /// Maximum number of tokens in one answer.
     max_output_tokens: Tokens<1>, flag("--max-output-tokens", "TOKENS");
 
-    /// For `ollama`: length of the context, in tokens [default: follows the conversation, up to what the model supports]. At least
-    /// 1 k: what the model is told about itself and its tools is longer.
-    num_ctx: Tokens<MIN_CONTEXT>, only_for(OLLAMA);
+    /// For `ollama` and `local`: length of the context, in tokens [default: for `ollama`, follows the conversation, up to what the
+    /// model supports; for `local`, 8 k, or what the model was trained for if that is less]. At least 1 k: what the model is told
+    /// about itself and its tools is longer.
+    num_ctx: Tokens<MIN_CONTEXT>, only_for(CONTEXT);
 
     /// Maximum time in which no data of an answer arrives [default: 5 min].
     idle_timeout: Timeout;

@@ -23,6 +23,8 @@ pub(crate) enum ProviderName {
     Vertex,
     /// Ollama's native API.
     Ollama,
+    /// A model in a GGUF file on this machine.
+    Local,
     /// Turns from a JSON file, for tests and demos.
     Scripted,
     /// No model: an offline stand-in that selects a tool by words of the prompt.
@@ -31,13 +33,14 @@ pub(crate) enum ProviderName {
 
 impl ProviderName {
     /// All providers.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::OpenAi,
         Self::Responses,
         Self::Anthropic,
         Self::Gemini,
         Self::Vertex,
         Self::Ollama,
+        Self::Local,
         Self::Scripted,
         Self::Offline,
     ];
@@ -51,6 +54,7 @@ impl ProviderName {
             Self::Gemini => "gemini",
             Self::Vertex => "vertex",
             Self::Ollama => "ollama",
+            Self::Local => "local",
             Self::Scripted => "scripted",
             Self::Offline => "offline",
         }
