@@ -164,6 +164,11 @@ impl TurnView {
                     }
                 }
                 self.end_text(&mut state)?;
+                if let Event::StepFinished { message, .. } = event {
+                    for file in message.files() {
+                        self.mark(FAINT, "·", content::file_of_model(file))?;
+                    }
+                }
                 // If there was no text, the outcome is sufficient.
                 if let Event::StepInterrupted {
                     reason,
