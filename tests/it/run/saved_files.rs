@@ -56,7 +56,7 @@ fn files_of_answers_are_saved_under_names_of_ours() {
     .ended(0);
     assert_eq!(
         names(&out),
-        ["file-1.png", "file-2.bin", "file-3.png", "file-4.bin"]
+        ["file-1.png", "file-2.bin", "file-2.png", "file-3.bin"]
     );
     let sent = &server.requests()[1].body["contents"][1]["parts"][1]["inlineData"];
     assert_eq!(sent["data"], PNG_BASE64);
@@ -95,5 +95,5 @@ fn without_the_flag_the_file_is_named_and_not_written() {
     let seen = user.run(&["run", "Draw a cat.", "--tool", "text"]).ended(0);
     let told = "the model sent a file: `image/png`, 16 B; --save DIR writes it to a directory";
     assert!(seen.stderr.contains(told), "{}", seen.stderr);
-    assert!(names(user.work()).is_empty());
+    assert!(names(&user.work()).is_empty());
 }
