@@ -190,6 +190,17 @@ impl Session {
             .await
     }
 
+    /// Resumes the turn of a session that runs inside a call of another session.
+    pub(crate) async fn resume_inside(
+        &mut self,
+        sink: &dyn EventSink,
+        caller: Arc<SubagentReceipt>,
+    ) -> Result<TurnReport, AgentError> {
+        let input = self.first_input(TurnStart::Resume)?;
+        self.drive(input, sink, CancellationToken::new(), Some(caller))
+            .await
+    }
+
     /// Continues with another agent, such as one with another model or other tools. Both have the same store.
     pub fn switch_to(&mut self, agent: &Agent) {
         self.definition = agent.definition.clone();

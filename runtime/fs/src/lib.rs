@@ -4,7 +4,8 @@
 //! pipe where a file is expected, a failed copy may leave a device. Every file is therefore opened without blocking,
 //! checked after opening, and refused unless it is a regular file of a trusted owner with one name ([`open`], [`read`]). Files
 //! are replaced atomically and never written through a link ([`replace`]), appended to only if they belong to the user
-//! ([`append`]), and kept in directories with owner-only permissions ([`private_dir`]).
+//! ([`append`]), and kept in directories with owner-only permissions ([`private_dir`]). Output for the user goes to new files
+//! only ([`OutputDirectory`]).
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,6 +22,7 @@
 mod database;
 mod directory;
 mod error;
+mod output;
 mod read;
 mod rules;
 mod write;
@@ -28,6 +30,7 @@ mod write;
 pub use database::database;
 pub use directory::private_dir;
 pub use error::{FileError, Refusal};
+pub use output::OutputDirectory;
 pub use read::{check, open, read, read_text};
 pub use rules::{Owner, Rules};
 pub use write::{PRIVATE, SHARED, append, remove_if_same, replace};

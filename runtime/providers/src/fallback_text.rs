@@ -21,6 +21,15 @@ pub(crate) fn blob(blob: &Blob) -> String {
     )
 }
 
+/// Text for a file that a model made, for protocols that do not take it back.
+pub(crate) fn made(blob: &Blob) -> String {
+    format!(
+        "[{} of {} bytes, made by the model]",
+        blob.media_type,
+        blob.data.len()
+    )
+}
+
 /// Note in place of a picture for a model that takes none.
 pub(crate) fn left_out(blob: &Blob) -> String {
     format!(

@@ -3,6 +3,7 @@
 //! Shared by all protocols, so that common invariants are enforced once: parts keep the order in which the model
 //! produced them, every call has a unique identifier, a truncated call is dropped, and a server cannot exhaust memory.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use toolcell_core::json::parse_object;
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, Request, StopReason, Usage};
 use toolcell_core::redact::Redaction;
-use toolcell_core::{Message, Part, ProviderError, Redactor};
+use toolcell_core::{Blob, Message, Part, ProviderError, Redactor};
 
 use crate::http::{FailedAttempt, bounded};
 use crate::schema::Strict;
@@ -21,6 +22,10 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// Maximum number of calls in one answer. The largest parallel batches of real models have some dozens.
 const MAX_CALLS: usize = 1024;
+
+/// Maximum size of a file in an answer, in bytes: that of one in a result of a tool. Pictures of models have about two
+/// megabytes.
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// Minimum length of an identifier that is assumed to be unique in a conversation, in bytes. Shorter ones are counters
 /// such as `0` or `call_1`, which restart with every answer.
@@ -134,6 +139,27 @@ impl ResponseBuilder {
             true => Delta::Reasoning(more),
             false => Delta::Text(more),
         });
+    }
+
+    /// Appends a file. Of one that is too large, a note stays.
+    pub(crate) fn file(&mut self, blob: Blob, opaque: Value) {
+        self.flush();
+        let media_type = media_type(&blob.media_type);
+        if blob.data.len() > MAX_FILE_BYTES {
+            let bytes = blob.data.len();
+            self.close();
+            self.text(&format!(
+                "[{media_type} of {bytes} bytes left out: more than {MAX_FILE_BYTES}]"
+            ));
+        } else {
+            let data = blob.data;
+            self.bytes += data.len();
+            self.open(Part::File {
+                blob: Blob { media_type, data },
+                opaque,
+            });
+        }
+        self.close();
     }
 
     /// Sets opaque data for the last text part, creating an empty one if there is none. The part is complete
@@ -362,6 +388,12 @@ impl ResponseBuilder {
     fn redact(&self, part: &mut Part) {
         match part {
             Part::Text { opaque, .. } | Part::Reasoning { opaque, .. } => self.redactor.json(opaque),
+            Part::File { blob, opaque } => {
+                self.redactor.json(opaque);
+                if let Cow::Owned(redacted) = self.redactor.bytes(&blob.data) {
+                    blob.data = redacted;
+                }
+            }
             Part::Call(call) => {
                 self.redactor.string(&mut call.id);
                 self.redactor.string(&mut call.name);
@@ -383,6 +415,21 @@ impl ResponseBuilder {
                 return id;
             }
         }
+    }
+}
+
+/// A media type as its type and subtype (RFC 6838, section 4.2), or the one of unknown bytes.
+fn media_type(given: &str) -> String {
+    let is_name = |name: &str| {
+        (1..=127).contains(&name.len())
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
+    };
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    match essence.split_once('/') {
+        Some((kind, subtype)) if is_name(kind) && is_name(subtype) => essence.to_ascii_lowercase(),
+        _ => "application/octet-stream".to_owned(),
     }
 }
 
@@ -408,6 +455,48 @@ mod tests {
 
     fn answer() -> ResponseBuilder {
         ResponseBuilder::to(&Request::default(), "p")
+    }
+
+    #[test]
+    fn file_at_the_limit_is_a_part_and_larger_one_a_note() {
+        let file = |bytes| Blob {
+            media_type: "Image/PNG; a=b".into(),
+            data: vec![0; bytes],
+        };
+        let mut answer = ResponseBuilder::to(&Request::default(), "p");
+        answer.text("before");
+        answer.file(file(MAX_FILE_BYTES), Value::Null);
+        answer.text("behind");
+        answer.file(file(MAX_FILE_BYTES + 1), Value::Null);
+        let parts = answer.complete(StopReason::Complete, None).parts;
+        let [
+            Part::Text { .. },
+            Part::File { blob, .. },
+            Part::Text { .. },
+            Part::Text { text, .. },
+        ] = &*parts
+        else {
+            panic!("{} parts", parts.len())
+        };
+        assert_eq!(
+            (blob.media_type.as_str(), blob.data.len()),
+            ("image/png", MAX_FILE_BYTES)
+        );
+        assert_eq!(text, "[image/png of 4194305 bytes left out: more than 4194304]");
+    }
+
+    #[test]
+    fn media_type_with_other_words_is_that_of_unknown_bytes() {
+        for (given, kept) in [
+            ("image/png", "image/png"),
+            ("image/svg+xml; charset=utf-8", "image/svg+xml"),
+            ("", "application/octet-stream"),
+            ("png", "application/octet-stream"),
+            ("image/png\u{1b}[2J", "application/octet-stream"),
+            ("image/../../x", "application/octet-stream"),
+        ] {
+            assert_eq!(media_type(given), kept);
+        }
     }
 
     #[test]

@@ -168,7 +168,8 @@ const HANDLERS = {
   call_started(session, event, at) {
     const call = session.call(event.id, at);
     Object.assign(call, { tool: event.tool, arguments: event.arguments, state: "running", started: at });
-    session.totals.calls += 1;
+    // One that was suspended starts again.
+    if (!call.suspended) session.totals.calls += 1;
     session.touch(call);
   },
   call_log(session, event, at) {
@@ -185,6 +186,11 @@ const HANDLERS = {
   call_retried(session, event, at) {
     const call = session.call(event.id, at);
     call.retried = event;
+    session.touch(call);
+  },
+  call_suspended(session, event, at) {
+    const call = session.call(event.id, at);
+    Object.assign(call, { state: "waiting", progress: null, suspended: true });
     session.touch(call);
   },
   call_finished(session, event, at) {

@@ -444,7 +444,7 @@ impl EventSink for Live {
                             ..Step::default()
                         };
                     }
-                    Event::CallFinished { id, .. } => {
+                    Event::CallFinished { id, .. } | Event::CallSuspended { id, .. } => {
                         state.progress.remove(id);
                     }
                     _ => {}

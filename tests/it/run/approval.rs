@@ -331,6 +331,42 @@ mod at_a_terminal {
     }
 
     #[test]
+    fn later_inside_an_agent_leaves_the_turn_to_a_resumed_session() {
+        let user = asking();
+        let script = script("hello").replacen('{', r#"{ "position": "conversation", "#, 1);
+        user.file("inner.json", script);
+        user.file(
+            "script.json",
+            r#"{"position": "conversation", "steps": [
+                {"calls": [{"name": "writer", "arguments": {"task": "Write it"}}]}, {"text": "It is written."}]}"#,
+        );
+        let configuration = user.home().join(".config/toolcell/config.toml");
+        let former = std::fs::read_to_string(&configuration).unwrap();
+        user.configure(&format!(
+            "{former}\n[agents.writer]\ndescription = \"Writes\"\ntools = [\"files\"]\n\
+             provider = {{ name = \"scripted\", model = \"inner.json\" }}\n"
+        ));
+        let out = user.work().join("out.txt");
+        let mut terminal = Terminal::start(&user, &RUN, "dumb", 100, 40);
+        terminal.answer("l").wait_for("one call is pending");
+        assert_eq!(terminal.end(), Some(4), "{}", terminal.seen);
+        assert!(
+            terminal
+                .seen
+                .contains("writer waits for a decision about one of its calls"),
+            "{}",
+            terminal.seen
+        );
+        assert!(!out.exists());
+
+        let resume = [&["session", "resume", "last"], &RUN[2..]].concat();
+        let (seen, code) = run_command(&user, &resume, &["y"]);
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(seen.contains("It is written."), "{seen}");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "hello");
+    }
+
+    #[test]
     fn end_of_input_means_no() {
         let user = asking();
         let mut terminal = Terminal::start(&user, &RUN, "dumb", 100, 40);

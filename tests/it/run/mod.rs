@@ -11,6 +11,7 @@ mod model;
 mod profiles;
 mod project_instructions;
 mod prompt;
+mod saved_files;
 mod saved_sessions;
 mod scratch;
 mod session;

@@ -64,11 +64,16 @@ impl Answer {
         answer
     }
 
+    /// Parts of an answer, streamed as in `generateContent`.
+    pub(crate) fn gemini_parts(parts: &Value) -> Self {
+        Self::events(&[
+            json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}),
+        ])
+    }
+
     /// A text, streamed as in `generateContent`.
     pub(crate) fn gemini(text: &str) -> Self {
-        Self::events(&[
-            json!({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}]}),
-        ])
+        Self::gemini_parts(&json!([{ "text": text }]))
     }
 }
 

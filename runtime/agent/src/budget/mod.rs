@@ -93,6 +93,14 @@ impl Spent {
         }
     }
 
+    /// Adds the use of a call that is suspended. The call itself counts when it ends.
+    pub(crate) fn count_suspended(&mut self, receipt: Option<&Receipt>) {
+        let calls = self.calls;
+        self.count_call(0, receipt);
+        let inside = self.calls.saturating_sub(calls).saturating_sub(1);
+        self.calls = calls.saturating_add(inside);
+    }
+
     /// Adds the tokens of a request, at the prices of the model that answered.
     pub(crate) fn count_usage(&mut self, usage: Usage) {
         match usage.cost_micros {

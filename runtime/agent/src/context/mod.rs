@@ -50,6 +50,7 @@ pub(crate) fn estimate_one(message: &Message) -> u64 {
                 .map(|part| {
                     let bytes = match part {
                         Part::Text { text, .. } | Part::Reasoning { text, .. } => text.len(),
+                        Part::File { .. } => return TOKENS_PER_BLOB,
                         Part::Call(call) => call.name.len() + call.arguments.len(),
                     };
                     (bytes / BYTES_PER_TOKEN) as u64

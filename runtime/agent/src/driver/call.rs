@@ -49,6 +49,14 @@ impl CallTask {
                 let begun = Instant::now();
                 let result = self.execute(grant).await;
                 self.account.end(ticket, self.used(&result));
+                if let Some(state) = self.observer.take_suspension() {
+                    let receipt = result.receipt;
+                    return Input::Suspended {
+                        id: self.id,
+                        state,
+                        receipt,
+                    };
+                }
                 if let Some(error) = &result.error {
                     spans::failed(&Span::current(), error.kind());
                 }

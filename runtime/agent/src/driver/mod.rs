@@ -324,7 +324,8 @@ impl<'a> Driver<'a> {
                 tool,
                 arguments,
                 places,
-            } => self.spawn_call(id, tool, arguments, places),
+                suspended,
+            } => self.spawn_call(id, tool, arguments, places, suspended),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
 use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Receipt, RemainingBudget, ToolError};
 
@@ -27,6 +28,9 @@ pub(super) struct Observer {
     grant: OnceLock<RemainingBudget>,
     receipt: Mutex<Option<Receipt>>,
     check_start: Option<Box<CheckStart>>,
+    /// State of the call: the one from which it continues, then the one with which it suspended itself.
+    continued: Mutex<Option<Value>>,
+    suspension: Mutex<Option<Value>>,
 }
 
 impl Observer {
@@ -41,12 +45,27 @@ impl Observer {
             grant: OnceLock::new(),
             receipt: Mutex::default(),
             check_start: None,
+            continued: Mutex::default(),
+            suspension: Mutex::default(),
         }
     }
 
     /// Sets the check that is made when the guest is about to start.
     pub(super) fn check_start_by(&mut self, check: Box<CheckStart>) {
         self.check_start = Some(check);
+    }
+
+    /// Sets the state of a suspended call, which continues.
+    pub(super) fn continue_from(&mut self, state: Value) {
+        self.continued = Mutex::new(Some(state));
+    }
+
+    /// The state with which the call suspended itself.
+    pub(super) fn take_suspension(&self) -> Option<Value> {
+        self.suspension
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Marks the call as started, with this limit.
@@ -170,15 +189,20 @@ impl CallObserver for Observer {
 
     fn ask(&self, mut request: ApprovalRequest) -> BoxFuture<'_, Decision> {
         request.reason = messages::nested_approval(&self.tool, &request.reason);
-        Box::pin(async move {
-            match self.account.ask(&request).await {
-                // A nested session has no journal from which it could be resumed.
-                Decision::Later => Decision::Deny {
-                    reason: Some(messages::CANNOT_WAIT.into()),
-                },
-                decision => decision,
-            }
-        })
+        Box::pin(async move { self.account.ask(&request).await })
+    }
+
+    /// The journal has the state, so that a turn can be resumed by another process.
+    fn suspend(&self, state: Value) -> bool {
+        *self.suspension.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        true
+    }
+
+    fn suspended(&self) -> Option<Value> {
+        self.continued
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 

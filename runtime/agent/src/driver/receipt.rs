@@ -38,6 +38,10 @@ impl Used {
             Event::HookFinished { receipt, .. } => {
                 self.calls.fuel = self.calls.fuel.saturating_add(receipt.fuel);
             }
+            Event::CallSuspended {
+                receipt: Some(receipt),
+                ..
+            } => self.calls.merge(receipt.clone()),
             Event::CallFinished { result, .. } if !result.not_run => {
                 self.call(result.byte_len() as u64, result.receipt.clone());
             }

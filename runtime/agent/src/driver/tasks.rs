@@ -112,6 +112,7 @@ impl Driver<'_> {
         tool: String,
         arguments: Value,
         judged: Vec<ArgumentPlace>,
+        suspended: Option<Value>,
     ) {
         let mut observer = Observer::new(
             id.clone(),
@@ -119,6 +120,9 @@ impl Driver<'_> {
             self.account.clone(),
             self.notes.0.clone(),
         );
+        if let Some(state) = suspended {
+            observer.continue_from(state);
+        }
         if !judged.is_empty() {
             let places = self.inner.machine.places.clone();
             let (tool, arguments) = (tool.clone(), arguments.clone());

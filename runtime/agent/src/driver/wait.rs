@@ -139,7 +139,7 @@ impl Driver<'_> {
         self.show_notes();
         match end {
             TaskEnd::Input(input) => {
-                if let Input::Returned { id, .. } = input.as_ref() {
+                if let Input::Returned { id, .. } | Input::Suspended { id, .. } = input.as_ref() {
                     self.on_call_end(id);
                 }
                 Some(*input)

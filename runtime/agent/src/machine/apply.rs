@@ -107,6 +107,21 @@ impl LoopState {
                 let arguments = arguments.clone();
                 self.stage(id, |_| Stage::Running { arguments });
             }
+            Event::CallSuspended { id, state, receipt } => {
+                self.stage(id, |running| match running {
+                    Stage::Running { arguments } => Stage::Suspended {
+                        arguments,
+                        state: state.clone(),
+                    },
+                    other => other,
+                });
+                let receipt = receipt.as_ref();
+                self.spent.count_suspended(receipt);
+                let agent = receipt.and_then(|receipt| receipt.agent.as_deref());
+                if let (Some(turn), Some(agent)) = (&mut self.turn, agent) {
+                    turn.usage.add(agent.usage);
+                }
+            }
             Event::CallFinished { id, tool, result } => {
                 let is_new = self.call_finished(id, tool, result);
                 if is_new && !result.not_run {
@@ -282,9 +297,10 @@ impl LoopState {
             return false;
         };
         let arguments = match std::mem::replace(&mut call.stage, Stage::Accepted) {
-            Stage::Ready { arguments, .. } | Stage::Held { arguments, .. } | Stage::Running { arguments } => {
-                arguments
-            }
+            Stage::Ready { arguments, .. }
+            | Stage::Held { arguments, .. }
+            | Stage::Running { arguments }
+            | Stage::Suspended { arguments, .. } => arguments,
             Stage::Accepted | Stage::Finished(_) => Value::String(call.request.arguments.clone()),
         };
         let print = fingerprint(tool, &arguments, &result.content);

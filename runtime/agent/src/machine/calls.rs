@@ -4,7 +4,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use toolcell_core::event::{DataFlow, ReminderKind, TurnOutcome};
 use toolcell_core::message::CallRequest;
-use toolcell_core::{ArgumentPlace, CallResult, Content, Event, Plan, ToolError};
+use toolcell_core::{ArgumentPlace, CallResult, Content, Event, Plan, Receipt, ToolError};
 
 use super::state::{Call, Finished, Stage};
 use super::{Effect, RefusedCall, Step, ToolFacts};
@@ -24,9 +24,10 @@ pub(super) fn ends_turn(control: Control) -> bool {
 /// The arguments of a call that has not run.
 pub(super) fn arguments_of(stage: Stage) -> Value {
     match stage {
-        Stage::Ready { arguments, .. } | Stage::Held { arguments, .. } | Stage::Running { arguments } => {
-            arguments
-        }
+        Stage::Ready { arguments, .. }
+        | Stage::Held { arguments, .. }
+        | Stage::Running { arguments }
+        | Stage::Suspended { arguments, .. } => arguments,
         Stage::Finished(finished) => finished.arguments,
         Stage::Accepted => Value::Object(serde_json::Map::new()),
     }
@@ -68,6 +69,16 @@ impl Step<'_> {
         self.finish_call(id, result);
         self.start_ready();
         self.after_calls();
+    }
+
+    /// Pauses a call that waits for a decision about a call inside it. The turn goes on with the others.
+    pub(super) fn suspended(&mut self, id: &str, state: Value, receipt: Option<Receipt>) {
+        if !self.is_at(id, |stage| matches!(stage, Stage::Running { .. })) {
+            return;
+        }
+        let id = id.to_owned();
+        self.emit(Event::CallSuspended { id, state, receipt });
+        self.start_ready();
     }
 
     /// Starts calls that are ready, in order. An exclusive call starts when all earlier calls have ended, and later
@@ -117,7 +128,9 @@ impl Step<'_> {
                     approved,
                     places,
                 } => self.start(&id, arguments, approved, places),
-                Stage::Held { .. } | Stage::Running { .. } | Stage::Finished(_) => return,
+                Stage::Held { .. } | Stage::Running { .. } | Stage::Suspended { .. } | Stage::Finished(_) => {
+                    return;
+                }
             }
             if self.is_at(&id, |stage| !matches!(stage, Stage::Finished(_))) {
                 return;
@@ -205,6 +218,7 @@ impl Step<'_> {
             tool,
             arguments,
             places: if is_judged { places } else { Vec::new() },
+            suspended: None,
         });
     }
 
@@ -389,6 +403,22 @@ impl Step<'_> {
                         id,
                         tool,
                         arguments,
+                        suspended: None,
+                    });
+                }
+                Stage::Suspended { arguments, state } => {
+                    self.emit(Event::CallStarted {
+                        id: id.clone(),
+                        tool: tool.clone(),
+                        arguments: arguments.clone(),
+                    });
+                    self.effects.push(Effect::Run {
+                        id,
+                        tool,
+                        arguments,
+                        // Its arguments are a task: they lead nowhere.
+                        places: Vec::new(),
+                        suspended: Some(state),
                     });
                 }
                 Stage::Running { .. } => self.finish_call(

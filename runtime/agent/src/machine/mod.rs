@@ -31,7 +31,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::event::{DataFlow, EVENT_VERSION, NoticeLevel, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderInfo, Usage};
-use toolcell_core::{ArgumentPlace, CallResult, Event, Message, Part, Schema, ToolError};
+use toolcell_core::{ArgumentPlace, CallResult, Event, Message, Part, Receipt, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
 use crate::context;
@@ -171,6 +171,15 @@ pub enum Input {
         /// Result of the call.
         result: CallResult,
     },
+    /// A call waits for a decision about a call inside it.
+    Suspended {
+        /// Identifier of the call.
+        id: String,
+        /// State from which its tool continues.
+        state: Value,
+        /// Use of the call since it started or was resumed.
+        receipt: Option<Receipt>,
+    },
     /// The turn is stopped. Running calls were dropped.
     Stop {
         /// Outcome of the turn.
@@ -229,7 +238,7 @@ pub enum Effect {
     },
     /// Ask the user; answer with [`Input::Decided`], or leave it open.
     Ask(ApprovalRequest),
-    /// Run a call; answer with [`Input::Returned`].
+    /// Run a call; answer with [`Input::Returned`] or [`Input::Suspended`].
     Run {
         /// Identifier of the call.
         id: String,
@@ -239,6 +248,8 @@ pub enum Effect {
         arguments: Value,
         /// Resolved targets of the arguments when rules, hooks or the user judged the call; empty if nothing did.
         places: Vec<ArgumentPlace>,
+        /// State of a suspended call, which continues.
+        suspended: Option<Value>,
     },
 }
 
@@ -308,6 +319,9 @@ impl Step<'_> {
             ) => self.prepared(&id, arguments, places),
             (Input::Decided { id, decision }, Some(Phase::Calling)) => self.decided(&id, decision),
             (Input::Returned { id, result }, Some(Phase::Calling)) => self.returned(&id, result),
+            (Input::Suspended { id, state, receipt }, Some(Phase::Calling)) => {
+                self.suspended(&id, state, receipt);
+            }
             (
                 Input::Stop {
                     outcome,
@@ -388,7 +402,7 @@ impl Step<'_> {
         }
         for (id, stage) in self.open_calls() {
             match stage {
-                Stage::Running { .. } => {
+                Stage::Running { .. } | Stage::Suspended { .. } => {
                     let result = ended.remove(&id);
                     self.finish_call(
                         &id,

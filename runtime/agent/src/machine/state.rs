@@ -170,6 +170,13 @@ pub enum Stage {
         /// Arguments of the execution.
         arguments: Value,
     },
+    /// Waits for a decision about a call inside it.
+    Suspended {
+        /// Arguments of the execution.
+        arguments: Value,
+        /// State from which the tool continues.
+        state: Value,
+    },
     /// Has its result.
     Finished(Finished),
 }
@@ -225,11 +232,11 @@ impl LoopState {
         }
     }
 
-    /// Identifiers of calls that wait for a decision.
+    /// Identifiers of calls that wait for a decision, about themselves or about a call inside them.
     pub fn held(&self) -> Vec<String> {
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
         calls
-            .filter(|call| matches!(call.stage, Stage::Held { .. }))
+            .filter(|call| matches!(call.stage, Stage::Held { .. } | Stage::Suspended { .. }))
             .map(|call| call.request.id.clone())
             .collect()
     }

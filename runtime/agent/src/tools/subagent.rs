@@ -14,6 +14,7 @@ use toolcell_core::{
 use crate::Agent;
 use crate::budget::Spent;
 use crate::driver::receipt::{SubagentReceipt, SubagentSink};
+use crate::machine::LoopState;
 use crate::report::TurnReport;
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"task":{"type":"string","minLength":1,"description":"The task, with all the information it needs: nothing else of this conversation is visible"}},"required":["task"],"additionalProperties":false}"#;
@@ -76,16 +77,46 @@ impl Tool for SubAgent {
                 .get("task")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
+            let observer = cx.observer.clone();
             let receipt = Arc::new(SubagentReceipt::new(cx.observer, self.agent.prices()));
-            let mut session = self.agent.session();
-            let report = session
-                .run_inside(task, &SubagentSink(receipt.clone()), receipt)
-                .await;
+            let sink = SubagentSink(receipt.clone());
+            let (report, session) = match observer.suspended() {
+                None => {
+                    let mut session = self.agent.session();
+                    (session.run_inside(task, &sink, receipt).await, session)
+                }
+                Some(state) => {
+                    let state = match serde_json::from_value::<LoopState>(state) {
+                        Ok(state) if state.turn.is_some() => state,
+                        Ok(_) => return CallResult::failed(cannot_continue("it has no open turn")),
+                        Err(error) => return CallResult::failed(cannot_continue(&error.to_string())),
+                    };
+                    let mut session = self.agent.session_from(state);
+                    (session.resume_inside(&sink, receipt).await, session)
+                }
+            };
+            if let Ok(TurnReport {
+                outcome: TurnOutcome::AwaitingApproval { .. },
+                ..
+            }) = &report
+            {
+                let state = serde_json::to_value(session.state());
+                if state.is_ok_and(|state| observer.suspend(state)) {
+                    return CallResult::default();
+                }
+            }
             report
                 .map_err(|error| ToolError::host(&error))
                 .and_then(answer)
                 .into()
         })
+    }
+}
+
+/// A state that this version cannot read: it was written by another one.
+fn cannot_continue(error: &str) -> ToolError {
+    ToolError::Failed {
+        message: format!("the paused agent could not be continued: {error}"),
     }
 }
 

@@ -15,6 +15,7 @@ mod limits;
 mod presets;
 mod sessions;
 mod subagents;
+mod suspended_agents;
 mod targets;
 
 use std::sync::{Arc, Mutex};

@@ -10,6 +10,7 @@ use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
 use crate::session::in_use::{self, Mark};
 use crate::session::prompt::Attach;
+use crate::session::saved_files::SaveFlag;
 use crate::session::select::Continue;
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
@@ -30,6 +31,7 @@ Examples:
   toolcell run \"Which day is it?\" --model llama3.2 --base-url http://localhost:11434/v1
   git diff | toolcell run \"Write a commit message for this change.\" --tool text
   toolcell run \"What does the diagram say?\" --attach diagram.png
+  toolcell run \"Draw the plan of a house.\" --save pictures
   toolcell run \"And in one word?\" --continue
 
 Providers:
@@ -65,6 +67,9 @@ pub(crate) struct Run {
     /// Do not save the session. Saved sessions can be shown and continued with `toolcell session`.
     #[arg(long, conflicts_with_all = ["is_last", "session"])]
     no_session: bool,
+
+    #[command(flatten)]
+    save: SaveFlag,
 
     /// Print every event as one line of JSON on standard output.
     #[arg(long)]
@@ -152,7 +157,8 @@ impl Run {
         if !self.json {
             console.note(agent.note.clone());
         }
-        let turns = TurnRunner::new(agent, console, self.json);
+        let saved = self.save.open(console)?;
+        let turns = TurnRunner::new(agent, console, self.json).saving(saved);
         let start = draft.start(turns.setup(), console).await?;
         Ok((turns, start, continued))
     }

@@ -6,6 +6,7 @@ pub(crate) mod in_use;
 pub(crate) mod prompt;
 pub(crate) mod resources;
 pub(crate) mod resume;
+pub(crate) mod saved_files;
 pub(crate) mod select;
 mod standard_input;
 pub(crate) mod store;

@@ -9,6 +9,7 @@ use crate::agent::setup::AgentSetup;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::session::in_use::{self, Mark};
+use crate::session::saved_files::SavedFiles;
 use crate::session::store::defect;
 use crate::ui::escape;
 use crate::ui::interrupt::Interrupts;
@@ -27,6 +28,8 @@ pub(crate) struct TurnRunner {
     json: bool,
     output: Output,
     interrupts: Interrupts,
+    /// Writes the files of turns to the directory of `--save`.
+    saved: Option<SavedFiles>,
     /// True in a chat, in which the session goes on at the next prompt.
     is_chat: bool,
 }
@@ -43,8 +46,15 @@ impl TurnRunner {
             json,
             output,
             interrupts: Interrupts::watch(console.clone()),
+            saved: None,
             is_chat: false,
         }
+    }
+
+    /// Sets where the files of turns are saved.
+    pub(crate) fn saving(mut self, saved: Option<SavedFiles>) -> Self {
+        self.saved = saved;
+        self
     }
 
     /// Sets that the session goes on at a prompt, so that hints name the commands of a chat.
@@ -98,20 +108,35 @@ impl TurnRunner {
         let _interrupts = self.interrupts.cancel_next(cancel.clone());
         let sink = |event: &Event| {
             self.sink.event(event);
+            if let Some(saved) = &self.saved {
+                saved.event(event);
+            }
             if let Some(log) = &log {
                 log.event(event);
             }
         };
+        if let Some(saved) = &self.saved {
+            saved.begin_turn();
+        }
         let silence = self.console.silence();
         let report = session.run(start, &sink, cancel).await;
         drop(silence);
         if let Some(error) = log.and_then(|log| log.error()) {
             self.console.note(text!("the log is incomplete: {}", error));
         }
+        let saved = self.saved.as_ref().map_or(Ok(()), SavedFiles::end_turn);
         if self.output.has_failed() {
             return self.output.ended();
         }
-        self.ended(session, report)
+        let ended = self.ended(session, report);
+        match (ended, saved) {
+            (Ok(Exit::Ok), Err(failure)) => Err(failure),
+            (ended, Err(failure)) => {
+                self.console.warn(&failure);
+                ended
+            }
+            (ended, Ok(())) => ended,
+        }
     }
 
     /// Continues a session: runs its open turn, then another one.

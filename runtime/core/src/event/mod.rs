@@ -199,6 +199,17 @@ pub enum Event {
         #[serde(flatten)]
         result: CallResult,
     },
+    /// A call waits for a decision about a call inside it, and the turn is paused. [`Event::CallStarted`] follows when the
+    /// turn is resumed.
+    CallSuspended {
+        /// Identifier of the call.
+        id: String,
+        /// State from which the tool continues the call, in a form of its own.
+        state: Value,
+        /// Resources that the call used since it started or was resumed. The receipt of its result has those used later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt: Option<Receipt>,
+    },
     /// An event of an agent's session that runs as a call. Streamed fragments of its responses are omitted.
     Nested {
         /// Identifier of the call.

@@ -101,6 +101,11 @@ pub(crate) fn all() -> Vec<Event> {
             delay_ms: 0,
             reason: "again".into(),
         },
+        Event::CallSuspended {
+            id: id(),
+            state: json!({"messages": []}),
+            receipt: Some(Receipt::default()),
+        },
         Event::CallFinished {
             id: id(),
             tool: "t".into(),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Content;
+use crate::{Blob, Content};
 
 /// One message of a conversation. The system prompt is separate: [`crate::provider::Request::instructions`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +50,15 @@ pub enum Part {
         /// Readable reasoning; may be empty.
         text: String,
         /// Provider-specific data that must be sent back unchanged (signatures, encrypted content).
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        opaque: Value,
+    },
+    /// A picture or another file that the model made.
+    File {
+        /// The file.
+        #[serde(flatten)]
+        blob: Blob,
+        /// Provider-specific data that must be sent back unchanged with this file.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         opaque: Value,
     },
@@ -122,6 +131,18 @@ impl Message {
         })
     }
 
+    /// Returns the pictures and other files that a model made, in order.
+    pub fn files(&self) -> impl Iterator<Item = &Blob> {
+        let parts: &[Part] = match self {
+            Self::Assistant { parts } => parts,
+            _ => &[],
+        };
+        parts.iter().filter_map(|part| match part {
+            Part::File { blob, .. } => Some(blob),
+            _ => None,
+        })
+    }
+
     /// Returns the visible text of this message. The texts of a user begin on lines of their own: the prompt, and what was
     /// attached to it. Those of a model and of a tool are pieces of one text.
     pub fn text(&self) -> String {
@@ -185,6 +206,27 @@ mod tests {
             |message: &Message| -> Vec<String> { message.calls().map(|call| call.id.clone()).collect() };
         assert_eq!(ids(&answer()), ["1", "2"]);
         assert!(ids(&Message::user("x")).is_empty());
+    }
+
+    #[test]
+    fn file_of_an_answer_is_base64_in_json_and_no_text() {
+        let blob = Blob {
+            media_type: "image/png".into(),
+            data: vec![255, 0],
+        };
+        let file = Part::File {
+            blob: blob.clone(),
+            opaque: Value::Null,
+        };
+        let message = Message::Assistant {
+            parts: vec![Part::text("a"), file],
+        };
+        let json = serde_json::to_value(&message).unwrap();
+        let expected = serde_json::json!({"type": "file", "media_type": "image/png", "data": "/wA="});
+        assert_eq!(json["parts"][1], expected);
+        assert_eq!(serde_json::from_value::<Message>(json).unwrap(), message);
+        assert_eq!((message.text().as_str(), message.files().count()), ("a", 1));
+        assert_eq!(message.files().next(), Some(&blob));
     }
 
     #[test]

@@ -179,6 +179,16 @@ pub trait CallObserver: Send + Sync {
             reason: Some("no user is available to approve the call".into()),
         }))
     }
+    /// Suspends the call, because a decision inside it was put off ([`Decision::Later`]). The tool returns at once, its result is
+    /// not used, and the turn waits; when it is resumed, the tool is called again, with this state as
+    /// [`suspended`](Self::suspended). Returns false if the session does not take it.
+    fn suspend(&self, _state: Value) -> bool {
+        false
+    }
+    /// Returns the state with which this call suspended itself, if it is continued now. The second request has none.
+    fn suspended(&self) -> Option<Value> {
+        None
+    }
 }
 
 /// Remaining budget of a session; `None` means unlimited.

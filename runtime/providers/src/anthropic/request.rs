@@ -192,7 +192,7 @@ fn file(blob: &Blob) -> Option<Value> {
 fn assistant(parts: &[Part], with_reasoning: bool) -> Vec<Value> {
     let is_last = |part: &Part| match part {
         Part::Text { text, .. } => !text.trim().is_empty(),
-        Part::Call(_) => true,
+        Part::Call(_) | Part::File { .. } => true,
         Part::Reasoning { .. } => false,
     };
     let end = parts.iter().rposition(is_last).map_or(0, |last| last + 1);
@@ -200,6 +200,7 @@ fn assistant(parts: &[Part], with_reasoning: bool) -> Vec<Value> {
         .iter()
         .filter_map(|part| match part {
             Part::Text { text: t, .. } => (!t.trim().is_empty()).then(|| text(t)),
+            Part::File { blob, .. } => Some(text(&fallback_text::made(blob))),
             // Only reasoning that this API signed; that of other models is invalid.
             Part::Reasoning { opaque, .. } => {
                 opaque::for_wire(WIRE, opaque).filter(|_| with_reasoning).cloned()

@@ -184,6 +184,13 @@ fn model(parts: &[Part]) -> Vec<Value> {
                     out.push(json!({"text": "", "thoughtSignature": signature}));
                 }
             }
+            Part::File { blob, opaque } => {
+                let mut part = file(blob).unwrap_or_else(|| text(&fallback_text::made(blob)));
+                if let Some(signature) = signature(opaque) {
+                    part["thoughtSignature"] = signature.clone();
+                }
+                out.push(part);
+            }
             Part::Call(call) => {
                 let kept = opaque::for_wire(WIRE, &call.opaque);
                 let mut function = json!({

@@ -1,6 +1,9 @@
 //! Decoder of a streamed `generateContent` answer: complete response objects in sequence, without an end marker.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
+use toolcell_core::Blob;
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
@@ -126,17 +129,32 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
         Some(text) if is_thought => answer.reasoning(text),
         Some(text) => answer.text(text),
         None => {
-            if let Some(kind) = part.pointer("/inlineData/mimeType").and_then(Value::as_str) {
-                answer.text(&format!(
-                    "[the model answered with {kind}, which is not supported]"
-                ));
+            if let Some(data) = part.get("inlineData").filter(|_| !is_thought) {
+                let field = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default();
+                let opaque = signature.map_or(Value::Null, signed);
+                match STANDARD.decode(field("data")) {
+                    Ok(bytes) => answer.file(
+                        Blob {
+                            media_type: field("mimeType").to_owned(),
+                            data: bytes,
+                        },
+                        opaque,
+                    ),
+                    Err(_) => answer.text("[the model answered with a file that is not valid base64]"),
+                }
+                return;
             }
         }
     }
     if let Some(signature) = signature {
-        let kept = Map::from_iter([("thoughtSignature".to_owned(), signature.clone())]);
-        answer.text_opaque(opaque::of(WIRE, kept.into()));
+        answer.text_opaque(signed(signature));
     }
+}
+
+/// Data of a part with a signature, which is sent back with it.
+fn signed(signature: &Value) -> Value {
+    let kept = Map::from_iter([("thoughtSignature".to_owned(), signature.clone())]);
+    opaque::of(WIRE, kept.into())
 }
 
 impl Decoder for GeminiDecoder {

@@ -110,7 +110,7 @@ fn separated(parts: &[Part]) -> Vec<Part> {
 fn is_content(part: &Part) -> bool {
     match part {
         Part::Text { text, .. } => !text.trim().is_empty(),
-        Part::Call(_) => true,
+        Part::Call(_) | Part::File { .. } => true,
         Part::Reasoning { .. } => false,
     }
 }

@@ -130,6 +130,7 @@ fn assistant(parts: &[Part]) -> Value {
     for part in parts {
         match part {
             Part::Text { text: more, .. } => text.push_str(more),
+            Part::File { blob, .. } => text.push_str(&fallback_text::made(blob)),
             Part::Reasoning { text: more, opaque } => {
                 if opaque::for_wire(WIRE, opaque).is_some() {
                     thinking.push_str(more);

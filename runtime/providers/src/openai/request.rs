@@ -173,6 +173,7 @@ fn assistant(parts: &[Part]) -> Value {
     for part in parts {
         match part {
             Part::Text { text: more, .. } => text.push_str(more),
+            Part::File { blob, .. } => text.push_str(&fallback_text::made(blob)),
             Part::Call(call) => calls.push(json!({
                 "id": sanitize::id(&call.id, MAX_ID_BYTES),
                 "type": "function",

@@ -123,6 +123,9 @@ fn assistant(parts: &[Part], with_reasoning: bool, items: &mut Vec<Value>) {
                 }
                 items.push(item);
             }
+            Part::File { blob, .. } => {
+                items.push(json!({"role": "assistant", "content": fallback_text::made(blob)}));
+            }
             Part::Call(call) => items.push(json!({
                 "type": "function_call",
                 "call_id": sanitize::id(&call.id, MAX_ID_BYTES),
@@ -133,7 +136,7 @@ fn assistant(parts: &[Part], with_reasoning: bool, items: &mut Vec<Value>) {
                 // The API refuses reasoning whose next item is missing, such as a truncated call.
                 let followed = parts[at + 1..].iter().any(|p| match p {
                     Part::Text { text, .. } => !text.trim().is_empty(),
-                    Part::Call(_) => true,
+                    Part::Call(_) | Part::File { .. } => true,
                     Part::Reasoning { .. } => false,
                 });
                 if let Some(item) = opaque::for_wire(WIRE, opaque)

@@ -125,7 +125,7 @@ fn assistant(parts: &[Part], format: TextFormat) -> Message {
     for part in parts {
         match part {
             Part::Text { text: more, .. } => text.push_str(more),
-            Part::Reasoning { .. } => out.push(part.clone()),
+            Part::Reasoning { .. } | Part::File { .. } => out.push(part.clone()),
             Part::Call(request) => {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');

@@ -105,6 +105,43 @@ async fn signatures_are_sent_back_with_their_parts() {
 }
 
 #[tokio::test]
+async fn pictures_of_the_model_are_sent_back_with_signatures() {
+    let server = Server::start([
+        Reply::events(&[
+            r#"{"candidates":[{"content":{"parts":[{"text":"A cat:"},{"inlineData":{"mimeType":"image/png","data":"cG5n"},"thoughtSignature":"c2ln"},{"inlineData":{"mimeType":"image/png","data":"%"}},{"thought":true,"inlineData":{"mimeType":"image/png","data":"cG5n"}}]},"finishReason":"STOP"}]}"#,
+        ]),
+        Reply::events(HELLO),
+    ])
+    .await;
+    let provider = model(&server);
+    let (_, end) = play(&provider, hello()).await;
+    let parts = end.unwrap().parts;
+    let [
+        Part::Text { .. },
+        Part::File { blob, .. },
+        Part::Text { text, .. },
+    ] = &*parts
+    else {
+        panic!("{parts:?}")
+    };
+    assert_eq!(
+        (blob.media_type.as_str(), &*blob.data),
+        ("image/png", &b"png"[..])
+    );
+    assert_eq!(text, "[the model answered with a file that is not valid base64]");
+    let again = request(vec![
+        Message::user("Hello"),
+        Message::Assistant { parts },
+        Message::user("And a dog?"),
+    ]);
+    play(&provider, again).await.1.unwrap();
+    assert_eq!(
+        server.received()[1].body["contents"][1]["parts"][1],
+        json!({"inlineData": {"mimeType": "image/png", "data": "cG5n"}, "thoughtSignature": "c2ln"})
+    );
+}
+
+#[tokio::test]
 async fn trailing_signature_is_sent_back_to_this_api_only() {
     let server = Server::start([
         Reply::events(&[

@@ -169,7 +169,10 @@ impl Simulation {
                     tool,
                     arguments,
                     places,
+                    suspended,
                 } => {
+                    let state = (suspended.is_some()).then(|| json!({"of": id}));
+                    assert_eq!(suspended, state, "it continues from its own state");
                     assert!(!self.finished.contains_key(&id), "{id} runs again after its end");
                     assert_ne!(tool, "denied");
                     assert_eq!(arguments, json!({"id": id}), "other arguments than were checked");
@@ -179,6 +182,7 @@ impl Simulation {
                         tool,
                         arguments,
                         places,
+                        suspended,
                     });
                 }
                 other => self.pending.push(other),
@@ -272,6 +276,12 @@ impl Simulation {
                     1 => Decision::Deny { reason: None },
                     _ => Decision::Later,
                 },
+            },
+            // Only a call of an agent does so.
+            Effect::Run { id, tool, .. } if choice.is_multiple_of(6) && tool == "again" => Input::Suspended {
+                id: id.clone(),
+                state: json!({"of": id}),
+                receipt: None,
             },
             Effect::Run { id, .. } => Input::Returned {
                 id: id.clone(),

@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
 use crate::session::resume::{self, Continued};
+use crate::session::saved_files::SaveFlag;
 use crate::session::select::Continue;
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
@@ -44,6 +45,9 @@ pub(crate) struct Chat {
     /// Do not save the session.
     #[arg(long, conflicts_with_all = ["is_last", "session"])]
     no_session: bool,
+
+    #[command(flatten)]
+    save: SaveFlag,
 
     #[command(flatten)]
     markdown: MarkdownFlag,
@@ -81,7 +85,9 @@ impl Chat {
         )
         .await?;
         console.note(agent.note.clone());
-        let turns = TurnRunner::new(agent, console, false).in_chat();
+        let turns = TurnRunner::new(agent, console, false)
+            .in_chat()
+            .saving(self.save.open(console)?);
         let mut lines = Lines::new(environment, console)?;
         let (session, mark) = match continued {
             Some(Continued { id, mark }) => {

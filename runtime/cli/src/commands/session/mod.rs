@@ -23,6 +23,7 @@ use crate::flags::AgentFlags;
 use crate::session::follow::Recorded;
 use crate::session::in_use;
 use crate::session::prompt::Attach;
+use crate::session::saved_files::SaveFlag;
 use crate::session::select::{LAST, Which, is_part};
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
@@ -104,6 +105,9 @@ pub(crate) struct Resume {
 
     #[command(flatten)]
     agent: AgentFlags,
+
+    #[command(flatten)]
+    save: SaveFlag,
 
     /// Print every event as one line of JSON on standard output.
     #[arg(long)]
@@ -258,7 +262,8 @@ impl Resume {
         if !self.json {
             console.note(agent.note.clone());
         }
-        let mut turns = TurnRunner::new(agent, console, self.json);
+        let saved = self.save.open(console)?;
+        let mut turns = TurnRunner::new(agent, console, self.json).saving(saved);
         let start = match draft {
             Some(draft) => Some(draft.start(turns.setup(), console).await?),
             None => None,

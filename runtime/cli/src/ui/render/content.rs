@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use serde_json::Value;
-use toolcell_core::Content;
+use toolcell_core::{Blob, Content};
 
 use crate::config::units::Bytes;
-use crate::ui::terminal::{FAINT, Screen};
+use crate::ui::terminal::{FAINT, Screen, Text, text};
 
 /// Maximum length of arguments or a result on one line, in characters.
 const MAX_LINE: usize = 240;
@@ -41,6 +41,15 @@ fn describe(part: &Content) -> String {
         ),
         Content::Link(link) => format!("[{}: {}]", link.name, link.uri),
     }
+}
+
+/// Tells that the model sent a file, which a terminal cannot show.
+pub(crate) fn file_of_model(blob: &Blob) -> Text {
+    text!(
+        "the model sent a file: `{}`, {}; --save DIR writes it to a directory",
+        blob.media_type,
+        Bytes(blob.data.len() as u64)
+    )
 }
 
 /// Returns the first line of a result, and the amount of the rest.
@@ -85,7 +94,7 @@ fn cut(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolcell_core::{Blob, Link};
+    use toolcell_core::Link;
 
     #[test]
     fn summary_is_first_line_and_count_of_rest() {

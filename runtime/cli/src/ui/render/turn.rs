@@ -164,6 +164,11 @@ impl TurnView {
                     }
                 }
                 self.end_text(&mut state)?;
+                if let Event::StepFinished { message, .. } = event {
+                    for file in message.files() {
+                        self.mark(FAINT, "·", content::file_of_model(file))?;
+                    }
+                }
                 // If there was no text, the outcome is sufficient.
                 if let Event::StepInterrupted {
                     reason,
@@ -232,6 +237,17 @@ impl TurnView {
                 }
             }
             Event::CallLog { id, line } => log(&self.console, state.several_running(id), line)?,
+            Event::CallSuspended { id, .. } => {
+                // It is counted when it starts again.
+                state.calls = state.calls.saturating_sub(1);
+                let name = state.running.remove(id).map(|(name, _)| name);
+                let name = name.unwrap_or_else(|| "the agent".into());
+                self.mark(
+                    FAINT,
+                    "…",
+                    text!("{} waits for a decision about one of its calls", name),
+                )?;
+            }
             Event::CallFinished { id, tool, result } => {
                 state.running.remove(id);
                 self.call_finished(&state.names.of("", id, tool), tool, result)?;
