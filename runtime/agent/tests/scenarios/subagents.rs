@@ -14,9 +14,8 @@ use toolcell_agent::approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, Verdict,
 };
 use toolcell_agent::budget::{Budget, Prices};
-use toolcell_agent::machine::LoopState;
 use toolcell_agent::policy::LoopPolicy;
-use toolcell_agent::{Agent, TurnStart};
+use toolcell_agent::Agent;
 
 #[tokio::test]
 async fn agent_as_tool_reports_progress_and_one_receipt() {

@@ -240,6 +240,7 @@ fn chat_message(
                 match part {
                     Part::Text { text, .. } => chat.content.push_str(&names.hide(text)),
                     Part::Reasoning { text, .. } => reasoning.push_str(&names.hide(text)),
+                    Part::File { .. } => chat.content.push_str("[a file that you made and are not shown]"),
                     Part::Call(call) if manner.has_tools => chat.tool_calls.push(chat_call(call, names, ids)),
                     Part::Call(call) => {
                         let name = Value::from(names.hide(&call.name));
