@@ -76,7 +76,7 @@ fn translated(pattern: &str) -> Option<String> {
     rest = rest.strip_prefix('^').unwrap_or(rest);
     let escapes = rest.strip_suffix('$').unwrap_or(rest);
     let backslashes = escapes.len() - escapes.trim_end_matches('\\').len();
-    if backslashes % 2 == 0 {
+    if backslashes.is_multiple_of(2) {
         rest = escapes;
     }
     // An anchor that holds for one alternative only.
