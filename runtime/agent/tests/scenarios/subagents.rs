@@ -10,12 +10,12 @@ use toolcell_core::{BoxFuture, Event, Message, Schema, ToolError};
 
 use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, slow_tool, text_of};
+use toolcell_agent::Agent;
 use toolcell_agent::approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, Verdict,
 };
 use toolcell_agent::budget::{Budget, Prices};
 use toolcell_agent::policy::LoopPolicy;
-use toolcell_agent::Agent;
 
 #[tokio::test]
 async fn agent_as_tool_reports_progress_and_one_receipt() {

@@ -81,8 +81,9 @@ impl Reference {
 
     /// Numbers for the token after these.
     pub(super) fn logits(&self, tokens: &[i32]) -> Vec<f64> {
-        let width = self.shape.width as usize;
-        let (heads, kv_heads) = (self.shape.heads as usize, self.shape.kv_heads as usize);
+        let size = |number: u64| usize::try_from(number).unwrap();
+        let width = size(self.shape.width);
+        let (heads, kv_heads) = (size(self.shape.heads), size(self.shape.kv_heads));
         let each = width / heads;
         let embedding = self.tensor("token_embd.weight");
         let mut states: Vec<Vec<f64>> = (tokens.iter())

@@ -133,10 +133,9 @@ impl ScratchDirectories {
                         file["diff"] = json!(diff);
                     }
                     None => {
-                        file["about"] =
-                            json!(shown.about.unwrap_or_else(|| {
-                                "too long, or one of too many, to be compared here".into()
-                            }));
+                        file["about"] = json!(shown.about.unwrap_or_else(|| {
+                            "too long, or one of too many, to be compared here".into()
+                        }));
                     }
                 }
                 files.push(file);
