@@ -151,7 +151,8 @@ impl Login {
         console: &Console,
     ) -> Result<(), Failure> {
         console.note(text!(
-            "you log in at {}; the tokens are for {}",
+            "you log in at {}, for the authorization server {}; the tokens are for {}",
+            ShownUrl(&login.page()),
             ShownUrl(login.issuer()),
             ShownUrl(url)
         ));

@@ -81,6 +81,7 @@ impl Login {
         let client = Client::find(&fetcher, &authorization, &wishes.client, &callback.redirect).await?;
         let challenge = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
         let mut url = authorization.authorization_endpoint.clone();
+        check_query(&url)?;
         {
             let mut query = url.query_pairs_mut();
             query
@@ -115,6 +116,14 @@ impl Login {
     /// Address that the user opens in a browser.
     pub(crate) fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// Origin of the page where the user logs in.
+    pub(crate) fn page(&self) -> String {
+        self.authorization
+            .authorization_endpoint
+            .origin()
+            .ascii_serialization()
     }
 
     /// Identifier of the authorization server.
@@ -188,6 +197,35 @@ impl Login {
             scope,
             lacking: None,
         })
+    }
+}
+
+/// Parameters of a request for a code (RFC 6749, 7636, 8707, 9101, and OAuth 2.0 Multiple Response Types).
+const PARAMETERS: [&str; 13] = [
+    "client_id",
+    "code_challenge",
+    "code_challenge_method",
+    "nonce",
+    "prompt",
+    "redirect_uri",
+    "request",
+    "request_uri",
+    "resource",
+    "response_mode",
+    "response_type",
+    "scope",
+    "state",
+];
+
+/// Refuses an address that has parameters of the request already: of two, servers may take the wrong one.
+fn check_query(endpoint: &Url) -> Result<(), Reason> {
+    let mut names = endpoint.query_pairs().map(|(name, _)| name);
+    match names.find(|name| PARAMETERS.contains(&&**name)) {
+        None => Ok(()),
+        Some(name) => Err(text!(
+            "the address of the login page has the parameter `{}`, which belongs to the request",
+            name.into_owned()
+        )),
     }
 }
 
@@ -308,6 +346,20 @@ mod tests {
         let address = ("127.0.0.1", redirect.port().unwrap());
         while tokio::net::TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn login_page_has_no_parameters_of_the_request() {
+        for plain in [
+            "https://a.example/authorize",
+            "https://a.example/authorize?tenant=x&audience=y",
+        ] {
+            assert!(check_query(&url(plain)).is_ok(), "{plain}");
+        }
+        for name in PARAMETERS {
+            let reason = check_query(&url(&format!("https://a.example/?a=b&{name}=x"))).unwrap_err();
+            assert!(reason.plain().contains(name), "{}", reason.plain());
         }
     }
 
