@@ -1,6 +1,6 @@
 //! Grammars of answers: which bytes a model may write next, so that its calls match the schemas of tools by construction.
 //!
-//! A [`Grammar`] is built from JSON schemas ([`schema`]) and followed byte by byte by a [`Matcher`]. It has no recursion on the left,
+//! A [`Grammar`] is built from JSON schemas (`schema`) and followed byte by byte by a [`Matcher`]. It has no recursion on the left,
 //! and each of its rules has a shortest text, so that a text that was begun can always be completed.
 
 mod matcher;

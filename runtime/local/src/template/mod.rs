@@ -174,7 +174,7 @@ pub(crate) struct ChatTemplate {
     source: String,
 }
 
-/// Result of [`ChatTemplate::check`].
+/// Facts about a chat template that is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     /// True if the template writes the names of tools.
