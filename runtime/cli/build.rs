@@ -7,7 +7,11 @@
 //! Lists the files of the SDKs as well, which `toolcell tool new` writes and `toolcell tool build` reads.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 
 /// Names of the built-in components, in listing order.
 const SHIPPED: [&str; 6] = ["clock", "fetch", "files", "json", "memory", "text"];
@@ -33,9 +37,16 @@ fn main() {
             missing.push(name);
             continue;
         };
+        let bytes = std::fs::read(&file).expect("it is a file");
+        let packed = out.join(format!("{name}.deflate"));
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        let compressed = encoder.write_all(&bytes).and_then(|()| encoder.finish());
+        std::fs::write(&packed, compressed.expect("memory takes every byte"))
+            .expect("cargo made the directory");
         writeln!(
             table,
-            "    Shipped {{ name: {name:?}, bytes: include_bytes!({file:?}), digest: {:?} }},",
+            "    Shipped {{ name: {name:?}, packed: include_bytes!({packed:?}), size: {}, digest: {:?} }},",
+            bytes.len(),
             digest(&manifest, name)
         )
         .expect("a string takes every text");

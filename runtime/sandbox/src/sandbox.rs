@@ -13,7 +13,7 @@ use toolcell_core::KeyValueStore;
 use wasmtime::component::Linker;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use self::loading::{Source, shared_error};
+use self::loading::{Bytes, Source, shared_error};
 use crate::bindings::{HookProviderPre, ProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
@@ -29,6 +29,26 @@ use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
 use crate::program;
 use crate::typed::Functions;
+
+/// A component that is part of the program itself. Its bytes are read only to compile it, so that a program can keep them
+/// compressed.
+pub trait TrustedComponent: Sync {
+    /// Returns the digest of its bytes.
+    fn digest(&self) -> Digest;
+    /// Returns the number of its bytes.
+    fn size(&self) -> u64;
+    /// Returns its bytes.
+    fn bytes(&self) -> Vec<u8>;
+}
+
+fn trusted<'a>(label: &'a str, component: &'a dyn TrustedComponent) -> Source<'a> {
+    Source {
+        label,
+        bytes: Bytes::Trusted(component),
+        digest: Some(component.digest()),
+        compiler: &Compiler::InProcess,
+    }
+}
 
 /// Options of a [`Sandbox`]. The default suits a long-running process without a cache.
 #[derive(Clone)]
@@ -201,25 +221,23 @@ impl Sandbox {
     pub async fn load(&self, label: &str, bytes: &[u8]) -> Result<Component, LoadError> {
         self.load_tools(Source {
             label,
-            bytes,
+            bytes: Bytes::Given(bytes),
             digest: None,
             compiler: &self.0.options.compiler,
         })
         .await
     }
 
-    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process, and
-    /// with the digest of `bytes` computed when the program was built.
+    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process.
     ///
     /// # Errors
     /// As [`Sandbox::load`].
     pub async fn load_trusted(
         &self,
         label: &str,
-        bytes: &[u8],
-        digest: Digest,
+        component: &dyn TrustedComponent,
     ) -> Result<Component, LoadError> {
-        self.load_tools(self.trusted(label, bytes, digest)).await
+        self.load_tools(trusted(label, component)).await
     }
 
     /// Returns the identity and the definitions of a component, from the cache if it was loaded before: its code is not
@@ -230,7 +248,7 @@ impl Sandbox {
     pub async fn describe(&self, label: &str, bytes: &[u8]) -> Result<Description, LoadError> {
         self.describe_tools(Source {
             label,
-            bytes,
+            bytes: Bytes::Given(bytes),
             digest: None,
             compiler: &self.0.options.compiler,
         })
@@ -245,19 +263,9 @@ impl Sandbox {
     pub async fn describe_trusted(
         &self,
         label: &str,
-        bytes: &[u8],
-        digest: Digest,
+        component: &dyn TrustedComponent,
     ) -> Result<Description, LoadError> {
-        self.describe_tools(self.trusted(label, bytes, digest)).await
-    }
-
-    fn trusted<'a>(&self, label: &'a str, bytes: &'a [u8], digest: Digest) -> Source<'a> {
-        Source {
-            label,
-            bytes,
-            digest: Some(digest),
-            compiler: &Compiler::InProcess,
-        }
+        self.describe_tools(trusted(label, component)).await
     }
 
     async fn describe_tools(&self, source: Source<'_>) -> Result<Description, LoadError> {
@@ -322,7 +330,7 @@ impl Sandbox {
             None => {
                 let stored = match &code {
                     Code::Tools(pre) => shared.ask(pre, found.base.footprint, Ask).await?,
-                    Code::Functions(functions) => functions.define(bytes),
+                    Code::Functions(functions) => functions.define(&bytes.read()),
                     Code::Program(_) => Vec::new(),
                 };
                 let specs = definitions::check(stored.clone())?;
@@ -347,7 +355,7 @@ impl Sandbox {
         let shared = &self.0;
         let source = Source {
             label,
-            bytes,
+            bytes: Bytes::Given(bytes),
             digest: None,
             compiler: &shared.options.compiler,
         };

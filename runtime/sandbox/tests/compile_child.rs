@@ -18,7 +18,7 @@ use std::time::Duration;
 use support::{Probe, call, load, only_tool};
 use toolcell_sandbox::{
     CompileCommand, CompileLimit, CompileLimits, Compiler, Digest, LoadError, Protection, Sandbox,
-    SandboxOptions, compile_child_main,
+    SandboxOptions, TrustedComponent, compile_child_main,
 };
 
 const CHILD: &str = "compile-child";
@@ -428,6 +428,22 @@ async fn trusted_component_needs_no_child() {
     };
     let sandbox = sandbox(missing, CompileLimits::default());
     let bytes = Probe::default().build();
-    let digest = Digest::of(&bytes);
-    assert!(sandbox.load_trusted("probe", &bytes, digest).await.is_ok());
+    assert!(sandbox.load_trusted("probe", &Own(bytes)).await.is_ok());
+}
+
+/// A component of this program.
+struct Own(Vec<u8>);
+
+impl TrustedComponent for Own {
+    fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.clone()
+    }
 }

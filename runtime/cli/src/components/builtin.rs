@@ -1,23 +1,38 @@
 //! Built-in components, embedded in the binary.
 
-use toolcell_sandbox::Digest;
+use std::io::Read as _;
+
+use flate2::read::DeflateDecoder;
+use toolcell_sandbox::{Digest, TrustedComponent};
 
 /// A component embedded in this binary.
 #[derive(Debug)]
 pub(crate) struct Shipped {
     /// Name of the component.
     pub(crate) name: &'static str,
-    /// Its WebAssembly binary.
-    pub(crate) bytes: &'static [u8],
+    /// Its WebAssembly binary, compressed (RFC 1951): it is needed only to compile it.
+    packed: &'static [u8],
+    /// Size of the binary in bytes.
+    size: u64,
     /// SHA-256 digest of the binary, if it was known when this program was built.
     digest: Option<[u8; 32]>,
 }
 
-impl Shipped {
-    /// Returns the digest of the binary.
-    pub(crate) fn digest(&self) -> Digest {
+impl TrustedComponent for Shipped {
+    fn digest(&self) -> Digest {
         self.digest
-            .map_or_else(|| Digest::of(self.bytes), Digest::from_bytes)
+            .map_or_else(|| Digest::of(&self.bytes()), Digest::from_bytes)
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let read = DeflateDecoder::new(self.packed).read_to_end(&mut bytes);
+        read.expect("it was compressed when this program was built");
+        bytes
     }
 }
 
@@ -85,7 +100,9 @@ mod tests {
     fn digests_of_the_manifest_are_those_of_the_components() {
         for shipped in ALL {
             let digest = shipped.digest.map(Digest::from_bytes);
-            assert_eq!(digest, Some(Digest::of(shipped.bytes)), "{}", shipped.name);
+            let bytes = shipped.bytes();
+            assert_eq!(digest, Some(Digest::of(&bytes)), "{}", shipped.name);
+            assert_eq!(shipped.size, bytes.len() as u64, "{}", shipped.name);
         }
     }
 }

@@ -12,10 +12,11 @@ use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
     Component, ComponentKind, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError,
-    Sandbox,
+    Sandbox, TrustedComponent as _,
 };
 
 use crate::components::buckets;
+use crate::components::builtin::Shipped;
 use crate::components::keyring::Keyring;
 use crate::components::sandbox::{self, MAX_COMPONENT_BYTES};
 use crate::components::secrets;
@@ -238,7 +239,7 @@ impl<'a> ComponentLoader<'a> {
     /// Loads the component of a hook.
     async fn hook_component(&self, settings: &ToolSettings) -> Result<HookComponent, Failure> {
         let (label, bytes) = self.bytes(settings)?;
-        let loaded = self.sandbox.load_hook(&label, &bytes).await;
+        let loaded = self.sandbox.load_hook(&label, &bytes.read()).await;
         loaded.map_err(|error| {
             let failure = cannot_load(&label, error);
             match &settings.component {
@@ -261,7 +262,7 @@ impl<'a> ComponentLoader<'a> {
             Err(error) => return Err(cannot_load(&label, error)),
         };
         let hook = if tools.as_ref().is_none_or(|tools| tools.identity().has_hook()) {
-            let hook = self.sandbox.load_hook(&label, &bytes).await;
+            let hook = self.sandbox.load_hook(&label, &bytes.read()).await;
             Some(hook.map_err(|error| cannot_load(&label, error))?)
         } else {
             None
@@ -330,7 +331,9 @@ impl<'a> ComponentLoader<'a> {
             return Ok(component);
         }
         let (label, bytes) = self.bytes(settings)?;
-        self.trust.check(settings, &bytes, self.environment).await?;
+        if let Bytes::Of(file) = &bytes {
+            self.trust.check(settings, file, self.environment).await?;
+        }
         let loaded = self.load_tools(settings, &label, &bytes).await;
         let component = loaded.map_err(|error| {
             let is_of_description = matches!(error, LoadError::NotAProgram | LoadError::TextTooLong { .. });
@@ -375,12 +378,9 @@ impl<'a> ComponentLoader<'a> {
             return Ok(self.component(settings).await?.description());
         }
         let (label, bytes) = self.bytes(settings)?;
-        let described = match &settings.component {
-            ComponentSource::Shipped(shipped) => {
-                let digest = shipped.digest();
-                self.sandbox.describe_trusted(&label, &bytes, digest).await
-            }
-            ComponentSource::File(_) => self.sandbox.describe(&label, &bytes).await,
+        let described = match &bytes {
+            Bytes::Shipped(shipped) => self.sandbox.describe_trusted(&label, *shipped).await,
+            Bytes::Of(file) => self.sandbox.describe(&label, file).await,
         };
         described.map_err(|error| cannot_load(&label, error))
     }
@@ -389,7 +389,7 @@ impl<'a> ComponentLoader<'a> {
     pub(crate) fn is_trusted(&self, settings: &ToolSettings) -> bool {
         !settings.is_of_project()
             || (self.bytes(settings))
-                .is_ok_and(|(_, bytes)| self.trust.is_trusted(settings, &bytes).unwrap_or(false))
+                .is_ok_and(|(_, bytes)| self.trust.is_trusted(settings, &bytes.read()).unwrap_or(false))
     }
 
     /// Returns the digest of a component.
@@ -397,10 +397,10 @@ impl<'a> ComponentLoader<'a> {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub(crate) fn digest(settings: &ToolSettings, environment: &Environment) -> Result<Digest, Failure> {
-        match &settings.component {
-            ComponentSource::Shipped(shipped) => Ok(shipped.digest()),
-            ComponentSource::File(_) => bytes(settings, environment).map(|(_, bytes)| Digest::of(&bytes)),
-        }
+        bytes(settings, environment).map(|(_, bytes)| match bytes {
+            Bytes::Shipped(shipped) => shipped.digest(),
+            Bytes::Of(file) => Digest::of(&file),
+        })
     }
 
     /// Refuses a component with a tool whose name is already in use: rules, approvals and the model identify tools by
@@ -446,13 +446,11 @@ impl<'a> ComponentLoader<'a> {
         &self,
         settings: &ToolSettings,
         label: &str,
-        bytes: &[u8],
+        bytes: &Bytes,
     ) -> Result<Component, LoadError> {
-        let component = match &settings.component {
-            ComponentSource::Shipped(shipped) => {
-                self.sandbox.load_trusted(label, bytes, shipped.digest()).await?
-            }
-            ComponentSource::File(_) => self.sandbox.load(label, bytes).await?,
+        let component = match bytes {
+            Bytes::Shipped(shipped) => self.sandbox.load_trusted(label, *shipped).await?,
+            Bytes::Of(file) => self.sandbox.load(label, file).await?,
         };
         match &settings.description {
             Some(description) => component.with_description(&description.value),
@@ -460,23 +458,35 @@ impl<'a> ComponentLoader<'a> {
         }
     }
 
-    fn bytes(&self, settings: &ToolSettings) -> Result<(String, Cow<'static, [u8]>), Failure> {
+    fn bytes(&self, settings: &ToolSettings) -> Result<(String, Bytes), Failure> {
         bytes(settings, self.environment)
     }
 }
 
+/// The bytes of a component: those of a built-in one are compressed, and read only to compile it.
+enum Bytes {
+    Shipped(&'static Shipped),
+    Of(Vec<u8>),
+}
+
+impl Bytes {
+    fn read(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Shipped(shipped) => shipped.bytes().into(),
+            Self::Of(file) => file.into(),
+        }
+    }
+}
+
 /// Returns the label of a component and its bytes.
-fn bytes(
-    settings: &ToolSettings,
-    environment: &Environment,
-) -> Result<(String, Cow<'static, [u8]>), Failure> {
+fn bytes(settings: &ToolSettings, environment: &Environment) -> Result<(String, Bytes), Failure> {
     Ok(match &settings.component {
-        ComponentSource::Shipped(shipped) => (settings.name.clone(), shipped.bytes.into()),
+        ComponentSource::Shipped(shipped) => (settings.name.clone(), Bytes::Shipped(shipped)),
         ComponentSource::File(path) => {
             let label = environment.shown(&path.value);
             let bytes = read_component(path, &label)?;
             check_package(path, &bytes, &label, environment)?;
-            (label, bytes.into())
+            (label, Bytes::Of(bytes))
         }
     })
 }

@@ -8,7 +8,7 @@ use tokio::sync::SemaphorePermit;
 use toolcell_core::{SharedError, ToolError};
 use wasmtime::component::InstancePre;
 
-use super::{CompileEvent, Shared};
+use super::{CompileEvent, Shared, TrustedComponent};
 use crate::bindings::{Role, split_version};
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, Footprint, GuestCall};
@@ -30,10 +30,42 @@ const FREE_INSTANCE_BYTES: u64 = 128 << 10;
 /// A component to load.
 pub(super) struct Source<'a> {
     pub(super) label: &'a str,
-    pub(super) bytes: &'a [u8],
+    pub(super) bytes: Bytes<'a>,
     /// Computed from the bytes if missing.
     pub(super) digest: Option<Digest>,
     pub(super) compiler: &'a Compiler,
+}
+
+/// The bytes of a component to load.
+#[derive(Clone, Copy)]
+pub(super) enum Bytes<'a> {
+    Given(&'a [u8]),
+    Trusted(&'a dyn TrustedComponent),
+}
+
+impl Bytes<'_> {
+    fn size(self) -> u64 {
+        match self {
+            Self::Given(bytes) => bytes.len() as u64,
+            Self::Trusted(component) => component.size(),
+        }
+    }
+
+    /// Reads the bytes.
+    pub(super) fn read(self) -> Arc<[u8]> {
+        match self {
+            Self::Given(bytes) => bytes.into(),
+            Self::Trusted(component) => component.bytes().into(),
+        }
+    }
+
+    /// True for a core module, which must be adapted first.
+    fn is_core_module(self) -> bool {
+        match self {
+            Self::Given(bytes) => adapt::is_core_module(bytes),
+            Self::Trusted(_) => false,
+        }
+    }
 }
 
 /// A component whose shape was checked.
@@ -65,7 +97,7 @@ struct CompileJob<'a> {
 impl Shared {
     /// Checks the shape of a component for a role. A component with a known digest and a shape in the cache is not read.
     pub(super) async fn examine(&self, source: &Source<'_>, role: Role) -> Result<Examined, LoadError> {
-        let size = source.bytes.len() as u64;
+        let size = source.bytes.size();
         if size > self.options.max_component_bytes {
             return Err(LoadError::TooLarge {
                 size,
@@ -76,11 +108,11 @@ impl Shared {
             Some(digest) => digest,
             // Hashing and scanning 30 MiB takes a while; it must not block other calls.
             None => {
-                let bytes: Arc<[u8]> = source.bytes.into();
+                let bytes = source.bytes.read();
                 off_worker(move || Ok(Digest::of(&bytes))).await?
             }
         };
-        let is_module = adapt::is_core_module(source.bytes);
+        let is_module = source.bytes.is_core_module();
         let entry = match is_module {
             true => EntryName::new(&self.cells.engine, adapt::cache_digest(digest)),
             false => EntryName::new(&self.cells.engine, digest),
@@ -93,7 +125,7 @@ impl Shared {
             None => {
                 let bytes: Arc<[u8]> = match is_module {
                     true => adapted.insert(self.adapt(source).await?).clone(),
-                    false => source.bytes.into(),
+                    false => source.bytes.read(),
                 };
                 off_worker(move || preflight::scan(&bytes)).await?
             }
@@ -155,8 +187,8 @@ impl Shared {
         }
         let bytes = match adapted {
             Some(component) => component,
-            None if adapt::is_core_module(source.bytes) => self.adapt(source).await?,
-            None => source.bytes.into(),
+            None if source.bytes.is_core_module() => self.adapt(source).await?,
+            None => source.bytes.read(),
         };
         let _job = self.compile_job().await?;
         // Another task may have compiled the same bytes meanwhile.
@@ -167,7 +199,7 @@ impl Shared {
         let started = Instant::now();
         self.tell(CompileEvent::Started {
             label: source.label,
-            size: source.bytes.len() as u64,
+            size: source.bytes.size(),
         });
         let code = self.compile(&bytes, source.compiler).await;
         self.compiled.fetch_add(1, Ordering::Relaxed);
@@ -211,7 +243,7 @@ impl Shared {
 
     /// Makes a component of a core module, where components are compiled. The limit of a component's size holds for both.
     async fn adapt(&self, source: &Source<'_>) -> Result<Arc<[u8]>, LoadError> {
-        let bytes: Arc<[u8]> = source.bytes.into();
+        let bytes = source.bytes.read();
         let checked = bytes.clone();
         let adapter = off_worker(move || adapt::check(&checked)).await?;
         let _job = self.compile_job().await?;
