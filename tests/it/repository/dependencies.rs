@@ -72,11 +72,13 @@ pub(super) fn metadata() -> Value {
         .find_map(|l| l.strip_prefix("host: "))
         .expect("a host")
         .to_owned();
-    let features: &[&str] = if cfg!(feature = "otel") {
-        &["--all-features"]
-    } else {
-        &[]
-    };
+    let mut features = Vec::new();
+    if cfg!(feature = "otel") {
+        features.push("--features=toolcell/otel");
+    }
+    if cfg!(feature = "local") {
+        features.push("--features=toolcell/local");
+    }
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--locked", "--offline", "--format-version", "1"])
         .args(["--filter-platform", &host])
