@@ -5,10 +5,12 @@
 //! | connections of a listener: their number, limits, drain | `listener`, `peer`, `stall` |
 //! | hosts and origins for which a request is accepted | `headers` |
 //! | bearer tokens | `credential` |
+//! | access tokens of an authorization server | `access_token` |
 //! | bodies up to their size and time | `request_body` |
 //!
 //! A server implements [`Service`], and [`serve`] runs it.
 
+pub mod access_token;
 mod credential;
 mod headers;
 mod listener;

@@ -32,8 +32,8 @@ mod version;
 
 pub use lines::MAX_MESSAGE_BYTES;
 pub use server::http::{
-    Access, HttpServer, MAX_CONNECTIONS, MAX_HTTP_RUNNING, MAX_HTTP_UNREAD_BYTES, MAX_REQUESTS, MAX_SESSIONS,
-    Metrics, PATH, Reached, SESSION_IDLE,
+    Access, Authorization, HttpServer, KnownBy, MAX_CONNECTIONS, MAX_HTTP_RUNNING, MAX_HTTP_UNREAD_BYTES,
+    MAX_REQUESTS, MAX_SESSIONS, Metrics, PATH, Reached, SESSION_IDLE,
 };
 pub use server::{
     BATCH_PART_BYTES, DuplicateTool, Identity, LOG_KEY, MAX_BATCH, MAX_BATCHES, MAX_IN_FLIGHT,

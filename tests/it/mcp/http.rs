@@ -28,8 +28,12 @@ impl Drop for Host {
 
 impl Host {
     pub(super) fn start(user: &User, flags: &[&str]) -> Self {
+        Self::start_at(user, "127.0.0.1:0", flags)
+    }
+
+    pub(super) fn start_at(user: &User, address: &str, flags: &[&str]) -> Self {
         let mut child = user
-            .command(&["mcp", "serve", "--http", "127.0.0.1:0"])
+            .command(&["mcp", "serve", "--http", address])
             .args(flags)
             .stdin(Stdio::null())
             .spawn()

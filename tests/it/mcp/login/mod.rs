@@ -1,5 +1,6 @@
 //! `toolcell mcp login`: servers over HTTP that want an access token, and hostile ones of both kinds.
 
+mod accepted;
 mod hostile;
 mod site;
 

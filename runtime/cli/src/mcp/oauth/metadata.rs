@@ -1,6 +1,7 @@
 //! Metadata of a server (RFC 9728) and of its authorization server (RFC 8414, OpenID Connect Discovery).
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::fetch::Fetcher;
@@ -169,46 +170,57 @@ fn places(url: &Url, suffix: &str) -> Vec<Url> {
     }
 }
 
-impl AuthorizationServer {
-    /// Reads the metadata of the authorization server with this identifier.
-    pub(super) async fn find(fetcher: &Fetcher, issuer: &str) -> Result<Self, Reason> {
-        let url = fetcher.address(issuer)?;
-        if url.query().is_some() {
-            return Err(text!(
-                "the identifier {} of the authorization server has a query",
-                ShownUrl(issuer)
-            ));
-        }
-        let path = url.path().trim_end_matches('/');
-        // Without a path that of the root is the only one of its kind.
-        let first = |suffix| places(&url, suffix).into_iter().next();
-        let mut all: Vec<Url> = first("oauth-authorization-server").into_iter().collect();
-        all.extend(first("openid-configuration"));
-        if !path.is_empty() {
-            let mut appended = url.clone();
-            appended.set_path(&format!("{path}/.well-known/openid-configuration"));
-            all.push(appended);
-        }
-        for place in all {
-            let found: Option<ServerDocument> = fetcher.document(&place).await?;
-            if let Some(document) = found {
-                return Self::of(fetcher, issuer, document);
-            }
-        }
-        Err(text!(
-            "the authorization server {} has no metadata",
+/// Reads the metadata that an authorization server publishes, which must have its identifier.
+pub(super) async fn of_authorization_server<T: DeserializeOwned>(
+    fetcher: &Fetcher,
+    issuer: &str,
+    identifier: impl Fn(&T) -> &str,
+) -> Result<T, Reason> {
+    let url = fetcher.address(issuer)?;
+    if url.query().is_some() {
+        return Err(text!(
+            "the identifier {} of the authorization server has a query",
             ShownUrl(issuer)
-        ))
+        ));
     }
-
-    fn of(fetcher: &Fetcher, issuer: &str, document: ServerDocument) -> Result<Self, Reason> {
-        if document.issuer != issuer {
+    let path = url.path().trim_end_matches('/');
+    // Without a path that of the root is the only one of its kind.
+    let first = |suffix| places(&url, suffix).into_iter().next();
+    let mut all: Vec<Url> = first("oauth-authorization-server").into_iter().collect();
+    all.extend(first("openid-configuration"));
+    if !path.is_empty() {
+        let mut appended = url.clone();
+        appended.set_path(&format!("{path}/.well-known/openid-configuration"));
+        all.push(appended);
+    }
+    for place in all {
+        let Some(document) = fetcher.document(&place).await? else {
+            continue;
+        };
+        let own = identifier(&document);
+        if own != issuer {
             return Err(text!(
                 "the metadata of the authorization server {} are those of another one: {}",
                 ShownUrl(issuer),
-                ShownUrl(&document.issuer)
+                ShownUrl(own)
             ));
         }
+        return Ok(document);
+    }
+    Err(text!(
+        "the authorization server {} has no metadata",
+        ShownUrl(issuer)
+    ))
+}
+
+impl AuthorizationServer {
+    /// Reads the metadata of the authorization server with this identifier.
+    pub(super) async fn find(fetcher: &Fetcher, issuer: &str) -> Result<Self, Reason> {
+        let document = of_authorization_server(fetcher, issuer, |document: &ServerDocument| &document.issuer);
+        Self::of(fetcher, issuer, document.await?)
+    }
+
+    fn of(fetcher: &Fetcher, issuer: &str, document: ServerDocument) -> Result<Self, Reason> {
         let methods = document.code_challenge_methods_supported.unwrap_or_default();
         if !methods.iter().any(|method| method == "S256") {
             return Err(text!(

@@ -1,4 +1,5 @@
-//! Login to MCP servers over HTTP by OAuth 2.1: authorization code with PKCE, for a public client on this machine.
+//! OAuth 2.1 for MCP over HTTP: the login to servers, by authorization code with PKCE, for a public client on this machine; and
+//! the keys with which the tokens of our own clients are checked.
 //!
 //! The server and its authorization server are not trusted. A server names only documents of its own origin; the authorization
 //! server must have the identifier under which it was found; every other address is public and reached over TLS, unless the
@@ -15,10 +16,12 @@
 //! | tokens: requested, refreshed (RFC 6749) | `token` |
 //! | tokens that are kept | `store` |
 //! | tokens for the requests to a server | `source` |
+//! | keys of an authorization server whose tokens we accept | `keys` |
 
 mod callback;
 mod client;
 mod fetch;
+mod keys;
 mod login;
 mod metadata;
 mod source;
@@ -26,6 +29,7 @@ mod store;
 mod token;
 
 pub(crate) use client::OwnClient;
+pub(crate) use keys::PublishedKeys;
 pub(crate) use login::{LOGIN_TIME, Login, Wishes};
 pub(crate) use source::StoredTokens;
 pub(crate) use store::TokenStore;

@@ -1,10 +1,10 @@
-//! Client of the server, known by its token, and what all of its requests share.
+//! Client of the server, and what all of its requests share.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::Token;
+use super::KnownBy;
 use super::sessions::Sessions;
 use crate::message::{Incoming, RpcError};
 use crate::server::Server;
@@ -28,10 +28,9 @@ pub const MAX_HTTP_RUNNING: usize = 64;
 /// millisecond.
 const PARSED_ON_WORKER: usize = 64 << 10;
 
-/// Client with its token, and what all of its requests share.
+/// Client, and what all of its requests share.
 pub(super) struct Client {
-    /// `None` if no token is required.
-    pub(super) token: Option<Token>,
+    pub(super) known_by: KnownBy,
     pub(super) server: Server,
     pub(super) sessions: Sessions,
     load: Arc<Load>,
@@ -47,9 +46,9 @@ pub(super) struct Client {
 
 impl Client {
     /// Creates one of `all` clients.
-    pub(super) fn new(token: Option<Token>, server: Server, all: usize) -> Self {
+    pub(super) fn new(known_by: KnownBy, server: Server, all: usize) -> Self {
         Self {
-            token,
+            known_by,
             server,
             sessions: Sessions::default(),
             load: Arc::default(),
@@ -131,7 +130,7 @@ mod tests {
     async fn large_message_is_parsed_off_the_worker() {
         let gate = Arc::new(Semaphore::new(0));
         let server = server_of(tools(&gate), Arc::new(Seen::default()));
-        let client = Client::new(None, server, 1);
+        let client = Client::new(KnownBy::Nothing, server, 1);
         for (length, on_worker) in [(PARSED_ON_WORKER, true), (PARSED_ON_WORKER + 1, false)] {
             let mut message = br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_vec();
             message.resize(length, b' ');

@@ -9,6 +9,7 @@ use hyper::header::{ALLOW, AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTI
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use toolcell_http::access_token::InvalidToken;
 use toolcell_http::{BoxBody, BoxFuture, Origin, Peer, Service, Takes};
 
 use super::answer::{self, Answer};
@@ -16,7 +17,7 @@ use super::client::{Client, MAX_REQUESTS};
 use super::headers::{self, SESSION, VERSION};
 use super::plain;
 use super::sessions::OpenSession;
-use super::{Access, MAX_CONNECTIONS, Metrics, Reached};
+use super::{Access, Authorization, KnownBy, MAX_CONNECTIONS, Metrics, Reached};
 use crate::lines::MAX_MESSAGE_BYTES;
 use crate::message::{self, Incoming, RpcError, excerpt};
 use crate::server::DRAIN;
@@ -36,6 +37,7 @@ const _: () = assert!(ALL as usize == 2 * MAX_CONNECTIONS);
 /// Server of all connections.
 pub(crate) struct Endpoint {
     clients: Vec<Client>,
+    authorization: Option<Authorization>,
     reached: Reached,
     pub(super) metrics: Arc<Metrics>,
     exchanges: Arc<Semaphore>,
@@ -44,22 +46,35 @@ pub(crate) struct Endpoint {
 }
 
 /// Request that is answered with an error.
-struct Refused(StatusCode, Vec<u8>);
+struct Refused {
+    status: StatusCode,
+    error: Vec<u8>,
+    /// Value of `WWW-Authenticate`.
+    challenge: Option<String>,
+}
 
 impl Refused {
     fn new(status: StatusCode, reason: &str) -> Self {
-        let error = RpcError::invalid_request(reason);
-        Self(status, message::error(None, &error))
+        Self::of(status, message::error(None, &RpcError::invalid_request(reason)))
+    }
+
+    fn of(status: StatusCode, error: Vec<u8>) -> Self {
+        Self {
+            status,
+            error,
+            challenge: None,
+        }
     }
 
     fn response(self) -> Response<Answer> {
-        let Self(status, error) = self;
-        let mut response = answer::message(status, error);
+        let status = self.status;
+        let mut response = answer::message(status, self.error);
         let headers = response.headers_mut();
+        let challenge = self.challenge.and_then(|challenge| challenge.try_into().ok());
+        if let Some(challenge) = challenge {
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
         match status {
-            StatusCode::UNAUTHORIZED => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
             StatusCode::METHOD_NOT_ALLOWED => {
                 headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
             }
@@ -96,7 +111,7 @@ impl Service for Endpoint {
     }
 
     fn is_open(&self) -> bool {
-        self.clients.iter().any(|client| client.token.is_none())
+        (self.clients.iter()).any(|client| matches!(client.known_by, KnownBy::Nothing))
     }
 
     /// Ends all streams that only tell of changes.
@@ -120,18 +135,17 @@ impl Service for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(access: Access, reached: Reached, metrics: Arc<Metrics>) -> Self {
-        let clients = match access {
-            Access::Open(server) => vec![Client::new(None, server, 1)],
-            Access::Tokens(tokens) => {
-                let all = tokens.len();
-                let clients = tokens.into_iter();
-                clients
-                    .map(|(token, server)| Client::new(Some(token), server, all))
-                    .collect()
-            }
+        let (known, authorization) = match access {
+            Access::Open(server) => (vec![(KnownBy::Nothing, server)], None),
+            Access::Clients(clients, authorization) => (clients, authorization),
         };
+        let all = known.len();
+        let clients = known
+            .into_iter()
+            .map(|(known_by, server)| Client::new(known_by, server, all));
         Self {
-            clients,
+            clients: clients.collect(),
+            authorization,
             reached,
             metrics,
             exchanges: Arc::new(Semaphore::new(ALL as usize)),
@@ -214,8 +228,15 @@ impl Endpoint {
                 return Ok(answer::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into()));
             }
             "/readyz" if is_get => return Ok(answer::text(StatusCode::OK, "ok\n".into())),
+            path if is_get && self.is_metadata(path) => {
+                let metadata = self.authorization.as_ref().map(|own| own.verifier.metadata());
+                return Ok(answer::message(
+                    StatusCode::OK,
+                    metadata.unwrap_or_default().into_bytes(),
+                ));
+            }
             "/metrics" if is_get => {
-                self.client(request.headers())?;
+                self.client(request.headers()).await?;
                 let sessions = self.clients.iter().map(|client| client.sessions.count()).sum();
                 return Ok(answer::text(StatusCode::OK, self.metrics.render(sessions)));
             }
@@ -226,7 +247,7 @@ impl Endpoint {
                 ));
             }
         }
-        let client = self.client(request.headers())?;
+        let client = self.client(request.headers()).await?;
         peer.is_of_client();
         match *request.method() {
             Method::POST => self.post(client, request, peer, plain).await,
@@ -290,20 +311,72 @@ impl Endpoint {
         Ok([own, all])
     }
 
+    /// True for a path of the metadata with which clients find the authorization server.
+    fn is_metadata(&self, path: &str) -> bool {
+        let own = self.authorization.as_ref();
+        own.is_some_and(|own| own.verifier.is_metadata(path))
+    }
+
     /// Returns the client whose token the request carries.
-    fn client(&self, headers: &HeaderMap) -> Result<&Client, Refused> {
+    async fn client(&self, headers: &HeaderMap) -> Result<&Client, Refused> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let header = values.next().filter(|_| values.next().is_none());
         let header = header.map_or(&b""[..], HeaderValue::as_bytes);
         let mut found = None;
         // All of them are compared, so that the time tells nothing about which it is.
         for client in &self.clients {
-            if client.token.as_ref().is_none_or(|token| token.is_in(header)) {
+            let is_known = match &client.known_by {
+                KnownBy::Nothing => true,
+                KnownBy::Token(token) => token.is_in(header),
+                KnownBy::Subject(_) => false,
+            };
+            if is_known {
                 found = Some(client);
             }
         }
-        let reason = "the request needs a valid bearer token";
-        found.ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, reason))
+        match (found, &self.authorization) {
+            (Some(client), _) => Ok(client),
+            (None, Some(own)) => self.of_subject(own, header).await,
+            (None, None) => Err(unauthorized(
+                "Bearer".into(),
+                "the request needs a valid bearer token",
+            )),
+        }
+    }
+
+    /// Returns the client whose access token the request carries.
+    async fn of_subject(&self, own: &Authorization, header: &[u8]) -> Result<&Client, Refused> {
+        let verifier = &own.verifier;
+        let subject = match verifier.subject(header).await {
+            None => {
+                let reason = "the request needs an access token";
+                return Err(unauthorized(verifier.challenge(None), reason));
+            }
+            Some(Err(InvalidToken::NoKeys)) => {
+                let reason = format!("the access token cannot be checked: {}", InvalidToken::NoKeys);
+                return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, &reason));
+            }
+            Some(Err(InvalidToken::Scope)) => {
+                let reason = format!("the access token is not accepted: {}", InvalidToken::Scope);
+                return Err(Refused {
+                    challenge: Some(verifier.challenge(Some("insufficient_scope"))),
+                    ..Refused::new(StatusCode::FORBIDDEN, &reason)
+                });
+            }
+            Some(Err(invalid)) => {
+                let reason = format!("the access token is not accepted: {invalid}");
+                return Err(unauthorized(verifier.challenge(Some("invalid_token")), &reason));
+            }
+            Some(Ok(subject)) => subject,
+        };
+        let mut clients = self.clients.iter();
+        let found =
+            clients.find(|client| matches!(&client.known_by, KnownBy::Subject(own) if *own == subject));
+        found.ok_or_else(|| {
+            (own.on_unknown)(&subject);
+            let reason = "the subject of the access token is not a client of this server";
+            Refused::new(StatusCode::FORBIDDEN, reason)
+        })
     }
 
     async fn post(
@@ -378,8 +451,9 @@ impl Endpoint {
                 let catalog = client.server.0.catalog();
                 let schema = |name: &str| catalog.schema_of(name);
                 let id = &request.id;
-                headers::check(headers, request, schema)
-                    .map_err(|error| Refused(StatusCode::BAD_REQUEST, message::error(Some(id), &error)))?;
+                headers::check(headers, request, schema).map_err(|error| {
+                    Refused::of(StatusCode::BAD_REQUEST, message::error(Some(id), &error))
+                })?;
             }
             return Ok(Exchange {
                 message,
@@ -391,7 +465,7 @@ impl Endpoint {
             });
         }
         headers::check_in_session(headers, &message)
-            .map_err(|error| Refused(StatusCode::BAD_REQUEST, message::error(None, &error)))?;
+            .map_err(|error| Refused::of(StatusCode::BAD_REQUEST, message::error(None, &error)))?;
         let begins_session = matches!(&message, Incoming::Request(request) if request.method == "initialize");
         let session = match headers.get(SESSION) {
             None if begins_session => OpenSession {
@@ -405,7 +479,7 @@ impl Endpoint {
                     _ => None,
                 };
                 let error = message::error(id, &RpcError::invalid_request(reason));
-                return Err(Refused(StatusCode::BAD_REQUEST, error));
+                return Err(Refused::of(StatusCode::BAD_REQUEST, error));
             }
             Some(_) => {
                 let id = toolcell_http::only(headers, SESSION);
@@ -486,6 +560,13 @@ impl Endpoint {
             *response.status_mut() = StatusCode::OK;
         }
         response
+    }
+}
+
+fn unauthorized(challenge: String, reason: &str) -> Refused {
+    Refused {
+        challenge: Some(challenge),
+        ..Refused::new(StatusCode::UNAUTHORIZED, reason)
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toolcell_http::Service;
+use toolcell_http::access_token::Verifier;
 
 use super::Server;
 use endpoint::Endpoint;
@@ -38,8 +39,36 @@ pub const MAX_CONNECTIONS: usize = 256;
 pub enum Access {
     /// All requests are those of one client. Only for an address that no other machine reaches.
     Open(Server),
-    /// Clients by their tokens, each with a server of its own.
-    Tokens(Vec<(Token, Server)>),
+    /// Clients with a server of their own each, and the authorization server of those that are known by their subjects.
+    Clients(Vec<(KnownBy, Server)>, Option<Authorization>),
+}
+
+impl Access {
+    /// Returns the access of clients that are known by their bearer tokens.
+    pub fn of_tokens(clients: Vec<(Token, Server)>) -> Self {
+        let clients = clients.into_iter();
+        let known = clients.map(|(token, server)| (KnownBy::Token(token), server));
+        Self::Clients(known.collect(), None)
+    }
+}
+
+/// Property by which a client is known.
+#[derive(Debug, Clone)]
+pub enum KnownBy {
+    /// Every request is one of the client.
+    Nothing,
+    /// Its bearer token.
+    Token(Token),
+    /// The subject of its access tokens.
+    Subject(String),
+}
+
+/// Authorization by access tokens (OAuth 2.1): the clients are the subjects that the user of the server has named.
+pub struct Authorization {
+    /// Checks the tokens.
+    pub verifier: Verifier,
+    /// Called with the subject of a valid token that belongs to no client, for the user of the server.
+    pub on_unknown: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 /// Ways in which a server over HTTP is reached, beside [`PATH`].

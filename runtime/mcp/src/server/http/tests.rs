@@ -289,7 +289,7 @@ async fn address_of_other_machines_needs_tokens() {
     let refused = host.server.serve(listener().await.unwrap(), &host.stop).await;
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
     let server = server_of(Vec::new(), host.seen.clone());
-    let access = Access::Tokens(vec![(token("a").1, server)]);
+    let access = Access::of_tokens(vec![(token("a").1, server)]);
     host.stop.cancel();
     let with_token = HttpServer::new(access, Reached::default(), Arc::default());
     with_token

@@ -8,7 +8,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::ClientGuard;
-use toolcell_mcp::{Access, DuplicateTool, HttpServer, Identity, Metrics, Server, ServerObserver};
+use toolcell_mcp::{
+    Access, Authorization, DuplicateTool, HttpServer, Identity, KnownBy, Metrics, Server, ServerObserver,
+};
 
 use super::call_log::CallLog;
 use super::http::{self, Http};
@@ -103,9 +105,9 @@ impl<'a> Clients<'a> {
         Ok(server)
     }
 
-    /// Creates the server of a client with a token. The MCP servers of an agent keep what a client sends, so that each client
+    /// Creates the server of a client with a credential. The MCP servers of an agent keep what a client sends, so that each client
     /// has its own.
-    async fn server_of_token(&self, is_first: bool, metrics: &Arc<Metrics>) -> Result<Server, Failure> {
+    async fn server_of_client(&self, is_first: bool, metrics: &Arc<Metrics>) -> Result<Server, Failure> {
         let again = lock(&self.offer).again();
         let Some((name, is_locked)) = again.filter(|_| !is_first) else {
             return self.server(&lock(&self.offer), Some(metrics));
@@ -153,22 +155,24 @@ impl<'a> Clients<'a> {
             };
             served.push((token, server));
         }
-        Ok(HttpServer::new(Access::Tokens(served), reached, metrics))
+        Ok(HttpServer::new(Access::of_tokens(served), reached, metrics))
     }
 
-    /// Creates the server of clients with tokens.
-    pub(super) async fn with_tokens(
+    /// Creates the server of clients with credentials.
+    async fn with_credentials(
         &self,
-        tokens: Vec<toolcell_http::Token>,
+        known: Vec<KnownBy>,
+        authorization: Option<Authorization>,
         reached: toolcell_mcp::Reached,
     ) -> Result<HttpServer, Failure> {
         let metrics = Arc::new(Metrics::default());
         let mut clients = Vec::new();
-        for token in tokens {
+        for known_by in known {
             let is_first = clients.is_empty();
-            clients.push((token, self.server_of_token(is_first, &metrics).await?));
+            clients.push((known_by, self.server_of_client(is_first, &metrics).await?));
         }
-        Ok(HttpServer::new(Access::Tokens(clients), reached, metrics))
+        let access = Access::Clients(clients, authorization);
+        Ok(HttpServer::new(access, reached, metrics))
     }
 
     /// Serves many clients at an address.
@@ -178,13 +182,15 @@ impl<'a> Clients<'a> {
         address: SocketAddr,
         stop: &CancellationToken,
     ) -> Result<Exit, Failure> {
-        let tokens = http.tokens(address, self.environment, &Keyring::of_system())?;
-        let server = if tokens.is_empty() {
+        let known = http.clients(address, self.environment, &Keyring::of_system())?;
+        let server = if known.is_empty() {
             let metrics = Arc::new(Metrics::default());
             let client = self.server(&lock(&self.offer), Some(&metrics))?;
             HttpServer::new(Access::Open(client), http.reached(), metrics)
         } else {
-            self.with_tokens(tokens, http.reached()).await?
+            let authorization = http.authorization(self.console).await?;
+            self.with_credentials(known, authorization, http.reached())
+                .await?
         };
         let listener = http::listen(address, self.console).await?;
         let served = server.serve(listener, stop).await;

@@ -1,4 +1,4 @@
-//! `toolcell mcp serve --http`: the address, and the tokens of clients.
+//! `toolcell mcp serve --http`: the address, and the clients.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -9,20 +9,21 @@ use clap::Args;
 use tokio::net::TcpListener;
 use toolcell_fs::{Owner, Rules};
 use toolcell_http::Token;
-use toolcell_mcp::{PATH, Reached};
+use toolcell_mcp::{Authorization, KnownBy, PATH, Reached};
 
+use super::oauth::OAuth;
 use crate::components::keyring::{self, Keyring};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, text};
 
 /// Maximum size of a file with tokens, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Maximum number of tokens. Each client has tools, a budget and a log of its own.
-const MAX_TOKENS: usize = 64;
+/// Maximum number of clients. Each has tools, a budget and a log of its own.
+const MAX_CLIENTS: usize = 64;
 
 /// Permissions of others than the owner of a file.
 const OF_OTHERS: u32 = 0o077;
@@ -53,6 +54,9 @@ pub(super) struct Http {
     /// Offer the plain endpoints `POST /tools/list` and `POST /tools/call` as well, for clients without JSON-RPC.
     #[arg(long, requires = "address")]
     plain: bool,
+
+    #[command(flatten)]
+    oauth: OAuth,
 }
 
 impl Http {
@@ -60,27 +64,29 @@ impl Http {
     pub(super) fn reached(&self) -> Reached {
         Reached {
             from: toolcell_http::Reached {
-                hosts: self.hosts.clone(),
+                hosts: self.hosts.iter().cloned().chain(self.oauth.host()).collect(),
                 origins: self.origins.clone(),
             },
             plain: self.plain,
         }
     }
 
-    /// Reads the tokens; none if the address is one that other machines do not reach, and none are configured.
-    pub(super) fn tokens(
+    /// Reads by what the clients are known; none if the address is one that other machines do not reach, and none are
+    /// configured.
+    pub(super) fn clients(
         &self,
         address: SocketAddr,
         environment: &Environment,
         keyring: &Keyring,
-    ) -> Result<Vec<Token>, Failure> {
+    ) -> Result<Vec<KnownBy>, Failure> {
         let tokens = read_tokens(
             self.token_file.as_deref(),
             &self.token_accounts,
             environment,
             keyring,
         )?;
-        if tokens.is_empty() && !address.ip().is_loopback() {
+        let subjects = self.oauth.subjects()?;
+        if tokens.is_empty() && subjects.is_empty() && !address.ip().is_loopback() {
             return Err(Failure::new(
                 Exit::Usage,
                 text!(
@@ -89,15 +95,33 @@ impl Http {
                 ),
             )
             .why("other machines reach this address, and all of them could call the tools")
-            .hint("add --token-file FILE, or listen on 127.0.0.1"));
+            .hint("add --token-file FILE or --oauth-issuer URL, or listen on 127.0.0.1"));
         }
         if let Some(client) = tokens.iter().find(|client| !client.settings.is_empty()) {
             return Err(Failure::new(Exit::Config, "the tokens cannot be used")
                 .why(text!("{} has settings of a client", client.place))
                 .hint("`toolcell serve` has clients with settings; here, write one token on each line"));
         }
-        Ok(tokens.into_iter().map(|client| client.token).collect())
+        let tokens = tokens.into_iter().map(|client| KnownBy::Token(client.token));
+        let subjects = subjects.iter().cloned().map(KnownBy::Subject);
+        let clients: Vec<KnownBy> = tokens.chain(subjects).collect();
+        if clients.len() > MAX_CLIENTS {
+            return Err(too_many("clients"));
+        }
+        Ok(clients)
     }
+
+    /// Prepares to check access tokens. `None` if no client has one.
+    pub(super) async fn authorization(&self, console: &Console) -> Result<Option<Authorization>, Failure> {
+        self.oauth.authorization(console).await
+    }
+}
+
+fn too_many(what: &'static str) -> Failure {
+    Failure::new(Exit::Config, text!("there are too many {}", Own(what))).why(text!(
+        "each is a client with a budget of its own, and there can be {}",
+        MAX_CLIENTS
+    ))
 }
 
 /// Token of a client, with the settings that stand behind it.
@@ -172,11 +196,8 @@ pub(in crate::commands) fn read_tokens(
             .why("each is a client with a budget of its own, and one of them would never be used")
             .hint("give each client a token of its own"));
     }
-    if tokens.len() > MAX_TOKENS {
-        return Err(Failure::new(Exit::Config, "there are too many tokens").why(text!(
-            "each is a client with a budget of its own, and there can be {}",
-            MAX_TOKENS
-        )));
+    if tokens.len() > MAX_CLIENTS {
+        return Err(too_many("tokens"));
     }
     Ok(tokens)
 }
@@ -236,24 +257,25 @@ mod tests {
             hosts: Vec::new(),
             origins: Vec::new(),
             plain: false,
+            oauth: OAuth::default(),
         };
         let environment = Environment::for_tests(dir.path(), &[]);
         let keyring = Keyring::in_memory();
-        let missing = http.tokens("127.0.0.1:1".parse().unwrap(), &environment, &keyring);
+        let missing = http.clients("127.0.0.1:1".parse().unwrap(), &environment, &keyring);
         keyring.set("mcp", "k".repeat(44)).unwrap();
-        let found = http.tokens("127.0.0.1:1".parse().unwrap(), &environment, &keyring);
+        let found = http.clients("127.0.0.1:1".parse().unwrap(), &environment, &keyring);
         assert!(missing.is_err());
         found
-            .map(|tokens| tokens.len())
+            .map(|clients| clients.len())
             .map_err(|failure| format!("{failure:?}"))
     }
 
     #[test]
     fn tokens_are_limited_in_number() {
         let lines = |count: usize| (0..count).map(|n| format!("{n:032}\n")).collect::<String>();
-        assert_eq!(tokens(&lines(MAX_TOKENS - 1)), Ok(MAX_TOKENS));
+        assert_eq!(tokens(&lines(MAX_CLIENTS - 1)), Ok(MAX_CLIENTS));
         assert!(
-            tokens(&lines(MAX_TOKENS))
+            tokens(&lines(MAX_CLIENTS))
                 .unwrap_err()
                 .contains("too many tokens")
         );

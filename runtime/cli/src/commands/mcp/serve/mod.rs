@@ -4,6 +4,7 @@ mod call_log;
 mod clients;
 mod http;
 mod mounted;
+mod oauth;
 mod offer;
 mod reload;
 
@@ -35,6 +36,8 @@ use crate::ui::render::Console;
 Examples:
   toolcell mcp serve --http 127.0.0.1:8080 --tool text
   toolcell mcp serve --http 0.0.0.0:8080 --token-file tokens --allow-host tools.example
+  toolcell mcp serve --http 127.0.0.1:8080 --oauth-issuer https://login.example \
+    --oauth-resource https://tools.example/mcp --oauth-subject ada
   toolcell mcp serve --http 127.0.0.1:8080 --agent counter
 
 Example of a client's configuration:

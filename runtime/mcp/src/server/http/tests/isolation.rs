@@ -184,7 +184,7 @@ async fn clients_have_equal_shares_of_the_running_calls() {
         .unzip();
     let mut host = Host::start();
     host.server = Arc::new(HttpServer::new(
-        Access::Tokens(clients),
+        Access::of_tokens(clients),
         Reached::default(),
         metrics.clone(),
     ));
@@ -279,7 +279,7 @@ async fn token_selects_the_client_and_its_sessions() {
     ];
     let mut host = Host::start();
     host.server = Arc::new(HttpServer::new(
-        Access::Tokens(clients),
+        Access::of_tokens(clients),
         Reached::default(),
         Arc::default(),
     ));

@@ -91,7 +91,7 @@ async fn plain_endpoints_have_the_checks_of_others() {
     };
     let host = Host {
         server: Arc::new(HttpServer::new(
-            Access::Tokens(vec![(token, server)]),
+            Access::of_tokens(vec![(token, server)]),
             reached,
             Arc::default(),
         )),
