@@ -147,10 +147,7 @@ fn access_token_is_checked_and_its_subject_is_the_client() {
     let (_, counted) = count(Some(&bob));
     assert_eq!(counted["result"]["structuredContent"]["words"], 2, "{counted}");
     let told = host.wait_for("nobody has allowed its subject");
-    assert!(
-        told.contains("--oauth-subject 'eve\\u{1b}[2J $(reboot)'"),
-        "{told}"
-    );
+    assert!(told.contains(r"`--oauth-subject 'eve␛[2J $(reboot)'`"), "{told}");
     host.stop();
 }
 

@@ -6,6 +6,7 @@ use anstyle::Style;
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::code::Code;
+use super::delimiter::Delimiters;
 use super::inline::Link;
 use super::rows::Run;
 use super::table::Table;
@@ -87,9 +88,11 @@ pub(super) fn parse(source: &str, colour: bool) -> Blocks {
         word: Vec::new(),
         word_end: 0,
         last_end: 0,
+        counted: (0, 0, 0),
         covered: 0,
         styles: Vec::new(),
-        items: Vec::new(),
+        items: 0,
+        items_with_atom: 0,
         links: Vec::new(),
         table: None,
         table_gap: Gap::Break,
@@ -98,6 +101,7 @@ pub(super) fn parse(source: &str, colour: bool) -> Blocks {
         depth: 0,
         last: (0, 0),
         open: None,
+        delimiters: Delimiters::default(),
     };
     for (event, range) in Parser::new_ext(source, options).into_offset_iter() {
         builder.event(event, range);
@@ -124,12 +128,8 @@ pub(super) fn inert_text(line: &str) -> String {
 
 /// True if the last line of a text is empty: no paragraph goes on after it.
 pub(super) fn is_blank_at_end(source: &str) -> bool {
-    has_blank_line(&source[source.trim_end().len()..])
-}
-
-/// True if white space has an empty line.
-fn has_blank_line(between: &str) -> bool {
-    between.bytes().filter(|byte| *byte == b'\n').count() > 1
+    let after = &source[source.trim_end().len()..];
+    after.bytes().filter(|byte| *byte == b'\n').count() > 1
 }
 
 pub(super) struct Builder<'a> {
@@ -141,11 +141,15 @@ pub(super) struct Builder<'a> {
     pub(super) word_end: usize,
     /// End of the last atom.
     pub(super) last_end: usize,
+    /// Line ends from the end of the last atom up to an offset: both offsets, and their number.
+    counted: (usize, usize, usize),
     /// End of the text that the parser has shown. Definitions of links are left out by it.
     pub(super) covered: usize,
-    pub(super) styles: Vec<Style>,
-    /// True for each open item with an atom.
-    pub(super) items: Vec<bool>,
+    /// Styles of the open elements, each with those around it.
+    styles: Vec<Style>,
+    /// Number of open items, and of those, counted from the outside, that have an atom.
+    items: usize,
+    items_with_atom: usize,
     pub(super) links: Vec<Link>,
     pub(super) table: Option<Table>,
     pub(super) table_gap: Gap,
@@ -154,6 +158,7 @@ pub(super) struct Builder<'a> {
     pub(super) depth: usize,
     pub(super) last: (usize, usize),
     pub(super) open: Option<usize>,
+    pub(super) delimiters: Delimiters,
 }
 
 impl Builder<'_> {
@@ -256,7 +261,7 @@ impl Builder<'_> {
             Tag::Heading { level, .. } => {
                 let is_top = matches!(level, HeadingLevel::H1 | HeadingLevel::H2);
                 let style = if is_top { STRONG.underline() } else { STRONG };
-                self.styles.push(style);
+                self.begin_style(style);
                 if !self.colour && self.source[range.start..].starts_with('#') {
                     let marks = "#".repeat(level as usize);
                     self.run(&marks, range.start + marks.len());
@@ -311,7 +316,7 @@ impl Builder<'_> {
             _ => "-".to_owned(),
         };
         self.elements.push(Element::Item(marker));
-        self.items.push(false);
+        self.items += 1;
     }
 
     fn end(&mut self, tag: TagEnd, range: Range<usize>) {
@@ -321,7 +326,7 @@ impl Builder<'_> {
             TagEnd::Strikethrough => self.finish("~~", &range),
             TagEnd::Link | TagEnd::Image => self.end_link(&range),
             TagEnd::Heading(level) => {
-                self.styles.pop();
+                self.end_style();
                 let is_underlined = !self.source[range.start..].starts_with('#');
                 if !self.colour && is_underlined {
                     let line = if level == HeadingLevel::H1 { "===" } else { "---" };
@@ -335,7 +340,7 @@ impl Builder<'_> {
             TagEnd::TableHead | TagEnd::TableRow => self.end_row(&range),
             TagEnd::Table => {
                 let after = &self.source[range.end..];
-                let is_complete = !after.trim().is_empty() || is_blank_at_end(self.source);
+                let is_complete = !after.trim_start().is_empty() || is_blank_at_end(self.source);
                 let end = if is_complete { range.end } else { OPEN };
                 if let Some(table) = self.table.take() {
                     self.gap = self.table_gap;
@@ -347,15 +352,17 @@ impl Builder<'_> {
             TagEnd::Item => {
                 self.flush();
                 self.uncovered(range.end);
-                if self.items.pop() == Some(false) {
+                let is_empty = self.items_with_atom < self.items;
+                if is_empty {
                     self.gap = self.gap.max(Gap::Break);
                     self.elements.push(Element::Atom(Atom {
                         gap: std::mem::replace(&mut self.gap, Gap::Break),
                         kind: Kind::Nothing,
                         end: self.covered.max(range.start),
                     }));
-                    self.items.iter_mut().for_each(|item| *item = true);
                 }
+                self.items = self.items.saturating_sub(1);
+                self.items_with_atom = self.items;
                 self.elements.push(Element::End);
                 self.gap(Gap::Break);
             }
@@ -378,12 +385,23 @@ impl Builder<'_> {
         self.flush();
         self.uncovered(start);
         self.open = None;
-        let between = self.source.get(self.last_end..start).unwrap_or_default();
-        self.gap(if has_blank_line(between) {
-            Gap::Empty
+        let gap = self.gap_before(start);
+        self.gap(gap);
+    }
+
+    /// Returns the distance of a block at this offset from the last atom. Many blocks can begin before the next atom: line ends
+    /// that were counted for one are not counted again.
+    fn gap_before(&mut self, start: usize) -> Gap {
+        let (from, to, lines) = self.counted;
+        let (to, lines) = if from == self.last_end {
+            (to, lines)
         } else {
-            Gap::Break
-        });
+            (self.last_end, 0)
+        };
+        let more = self.source.as_bytes().get(to..start).unwrap_or_default();
+        let lines = lines + more.iter().filter(|byte| **byte == b'\n').count();
+        self.counted = (self.last_end, to.max(start), lines);
+        if lines > 1 { Gap::Empty } else { Gap::Break }
     }
 
     /// Shows text between two blocks that the parser leaves out, such as definitions of links.
@@ -399,12 +417,8 @@ impl Builder<'_> {
         let mut at = start;
         for line in text.split_inclusive('\n') {
             if line.contains(char::is_alphanumeric) {
-                let between = self.source.get(self.last_end..at).unwrap_or_default();
-                self.gap(if has_blank_line(between) {
-                    Gap::Empty
-                } else {
-                    Gap::Break
-                });
+                let gap = self.gap_before(at);
+                self.gap(gap);
                 self.text(line, &(at..at + line.len()));
                 self.flush();
             }
@@ -452,13 +466,21 @@ impl Builder<'_> {
         }
     }
 
+    /// Begins a style within those that are open.
+    pub(super) fn begin_style(&mut self, style: Style) {
+        let all = self.styles.last().copied().unwrap_or_default();
+        let colour = style.get_fg_color().or(all.get_fg_color());
+        let effects = all.get_effects() | style.get_effects();
+        self.styles.push(all.fg_color(colour).effects(effects));
+    }
+
+    pub(super) fn end_style(&mut self) {
+        self.styles.pop();
+    }
+
     /// Adds a part of a word.
     pub(super) fn run(&mut self, text: &str, end: usize) {
-        let style = self.styles.iter().fold(Style::new(), |all, style| {
-            let colour = style.get_fg_color().or(all.get_fg_color());
-            all.fg_color(colour)
-                .effects(all.get_effects() | style.get_effects())
-        });
+        let style = self.styles.last().copied().unwrap_or_default();
         let text = inert(text).replace('\r', "␍");
         self.word.push(Run::new(style, text));
         self.word_end = end;
@@ -487,6 +509,6 @@ impl Builder<'_> {
         if end != OPEN {
             self.last_end = self.last_end.max(end);
         }
-        self.items.iter_mut().for_each(|item| *item = true);
+        self.items_with_atom = self.items;
     }
 }

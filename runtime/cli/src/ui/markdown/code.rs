@@ -81,7 +81,7 @@ impl Builder<'_> {
         self.last_end = range.start + written.len();
         if is_code && is_fenced && !self.colour {
             // The last fence is known to be one if the block is followed by something.
-            let is_complete = !self.source[range.end..].trim().is_empty();
+            let is_complete = !self.source[range.end..].trim_start().is_empty();
             self.gap(Gap::Break);
             let end = range.start + written.len();
             self.line(FAINT, "```", if is_complete { end } else { OPEN }, false);

@@ -30,7 +30,7 @@ impl Builder<'_> {
     }
 
     pub(super) fn begin(&mut self, style: Style, delimiter: &str, range: &Range<usize>) {
-        self.styles.push(style);
+        self.begin_style(style);
         if !self.colour {
             self.run(delimiter, range.start + delimiter.len());
         }
@@ -40,7 +40,7 @@ impl Builder<'_> {
         if !self.colour {
             self.run(delimiter, range.end);
         }
-        self.styles.pop();
+        self.end_style();
     }
 
     pub(super) fn begin_link(
@@ -60,7 +60,7 @@ impl Builder<'_> {
         } else if is_reference {
             self.run(if is_picture { "![" } else { "[" }, range.start);
         }
-        self.styles.push(Style::new().underline());
+        self.begin_style(Style::new().underline());
         self.links.push(Link {
             kind,
             address,
@@ -73,7 +73,7 @@ impl Builder<'_> {
 
     /// Adds the address of a link, unless it is its text. The definition of a reference is shown where it is written.
     pub(super) fn end_link(&mut self, range: &Range<usize>) {
-        self.styles.pop();
+        self.end_style();
         let Some(link) = self.links.pop() else { return };
         let after = range.end..range.end;
         match link.kind {
@@ -88,9 +88,9 @@ impl Builder<'_> {
                         title => format!(" \"{title}\""),
                     };
                     self.gap(Gap::Blanks(1));
-                    self.styles.push(FAINT);
+                    self.begin_style(FAINT);
                     self.text(&format!("({}{title})", link.address), &after);
-                    self.styles.pop();
+                    self.end_style();
                 }
             }
             LinkType::Reference => self.text(&format!("][{}]", link.id), &after),

@@ -36,8 +36,6 @@ enum Container {
         /// True once a row has the marker.
         is_marked: bool,
     },
-    /// Too deep to be indented.
-    Flat,
 }
 
 impl Container {
@@ -45,7 +43,6 @@ impl Container {
         match self {
             Self::Quote => 2,
             Self::Item { width, .. } => *width,
-            Self::Flat => 0,
         }
     }
 }
@@ -60,7 +57,12 @@ pub(super) struct Rows {
     current: Row,
     column: usize,
     is_open: bool,
+    /// Open containers that are indented: at most as many as columns.
     containers: Vec<Container>,
+    /// Width of their indentation.
+    indentation: usize,
+    /// For each open container whether it is indented. Those that are too deep are not.
+    nesting: Vec<bool>,
     /// Marker of an item that is too deep to be indented.
     marker: String,
 }
@@ -81,6 +83,8 @@ impl Rows {
             column: 0,
             is_open: false,
             containers: Vec::new(),
+            indentation: 0,
+            nesting: Vec::new(),
             marker: String::new(),
         }
     }
@@ -103,7 +107,7 @@ impl Rows {
 
     /// Returns the number of columns that the indentation leaves.
     pub(super) fn free(&self) -> usize {
-        self.room.saturating_sub(self.indentation()).max(1)
+        self.room.saturating_sub(self.indentation).max(1)
     }
 
     /// Returns the width of a text.
@@ -119,35 +123,43 @@ impl Rows {
     /// Begins a quote.
     pub(super) fn begin_quote(&mut self) {
         self.end();
-        let container = match self.fits(2) {
-            true => Container::Quote,
-            false => Container::Flat,
-        };
-        self.containers.push(container);
+        self.begin(2, |_| Container::Quote);
+    }
+
+    /// Begins a container, which is indented if that leaves half of the row.
+    fn begin(&mut self, width: usize, container: impl FnOnce(usize) -> Container) -> bool {
+        let fits = self.indentation.saturating_add(width) <= self.room / 2;
+        if fits {
+            self.containers.push(container(width));
+            self.indentation += width;
+        }
+        self.nesting.push(fits);
+        fits
     }
 
     /// Begins an item of a list. The marker of one that is too deep to be indented is part of its first word.
     pub(super) fn begin_item(&mut self, marker: &str, is_skipped: bool) {
-        let width = self.width.of_text(marker) + 1;
-        if self.fits(width) {
+        let item = |width| Container::Item {
+            marker: marker.to_owned(),
+            width,
+            is_marked: is_skipped,
+        };
+        let is_indented = self.begin(self.width.of_text(marker) + 1, item);
+        if is_indented {
             self.end();
-            self.containers.push(Container::Item {
-                marker: marker.to_owned(),
-                width,
-                is_marked: is_skipped,
-            });
-            return;
         }
-        if !is_skipped {
+        if !is_indented && !is_skipped {
             self.marker.push_str(marker);
             self.marker.push(' ');
         }
-        self.containers.push(Container::Flat);
     }
 
     /// Ends a quote or an item.
     pub(super) fn end_container(&mut self) {
-        self.containers.pop();
+        if self.nesting.pop() == Some(true) {
+            let ended = self.containers.pop();
+            self.indentation -= ended.map_or(0, |container| container.width());
+        }
     }
 
     /// Notes that a row, written earlier, has the markers.
@@ -179,10 +191,9 @@ impl Rows {
                     };
                     prefix.push(Run::new(Style::new(), text));
                 }
-                Container::Flat => {}
             }
         }
-        self.column = self.indentation();
+        self.column = self.indentation;
         for run in prefix {
             self.push(run.style, &run.text);
         }
@@ -214,7 +225,7 @@ impl Rows {
             }
         };
         let width: usize = runs.iter().map(|run| self.width.of_text(&run.text)).sum();
-        if self.is_open && self.column > self.indentation() {
+        if self.is_open && self.column > self.indentation {
             let after = self.column.saturating_add(blanks);
             if after.saturating_add(width) > self.room && (width <= self.free() || after >= self.room) {
                 self.end();
@@ -306,14 +317,5 @@ impl Rows {
             _ if text.is_empty() => {}
             _ => self.current.push(Run::new(style, text)),
         }
-    }
-
-    fn indentation(&self) -> usize {
-        self.containers.iter().map(Container::width).sum()
-    }
-
-    /// True if a further indentation leaves half of the row.
-    fn fits(&self, width: usize) -> bool {
-        self.indentation().saturating_add(width) <= self.room / 2
     }
 }

@@ -19,6 +19,14 @@ const SMALL_BLOCK: usize = 4 << 10;
 /// Part of a larger block that is new when it is read again: the whole work stays proportional to the text.
 const NEW_PART: usize = 32;
 
+/// Maximum number of quotes and lists within each other: more than a terminal has room for. The parser looks at each of them
+/// for each line that follows.
+const MAX_NESTING: usize = 100;
+
+/// Maximum length of the marker of a quote or an item with the blanks around it, in bytes: three blanks, nine digits, a dot and
+/// four blanks (CommonMark 0.31.2, section 5.2).
+const MAX_MARKER: usize = 17;
+
 /// A text under way.
 #[derive(Debug)]
 pub(crate) struct MarkdownStream {
@@ -92,6 +100,9 @@ impl MarkdownStream {
 
     fn rows(&mut self, end: usize, is_final: bool, width: Width, colour: bool) -> Ready {
         let source = &self.pending[..end];
+        if source.lines().any(is_too_deep) {
+            return self.as_written(is_final, width);
+        }
         let blocks = block::parse(source, colour);
         if end < self.shown_end {
             return Ready::default();
@@ -105,10 +116,8 @@ impl MarkdownStream {
             None => end,
         };
         // A word goes on up to a blank.
-        let is_ended = |atom: &Atom| {
-            let after = source.get(atom.end..limit);
-            after.is_some_and(|after| after.contains(char::is_whitespace))
-        };
+        let last_blank = source[..limit.min(source.len())].rfind(char::is_whitespace);
+        let is_ended = |atom: &Atom| last_blank.is_some_and(|blank| atom.end <= blank);
         let is_stable = |atom: &Atom| is_final || is_ended(atom);
         let is_line_over = source.trim_end_matches([' ', '\t']).ends_with('\n') && limit == end;
         let mut rows = Rows::behind_gutter(width);
@@ -226,6 +235,27 @@ impl MarkdownStream {
             is_open: false,
         }
     }
+}
+
+/// True if a line begins more quotes and lists than are read as such.
+fn is_too_deep(line: &str) -> bool {
+    let begin = line.floor_char_boundary(MAX_MARKER * (MAX_NESTING + 1));
+    let mut rest = line[..begin].trim_start();
+    let mut count = 0;
+    while count <= MAX_NESTING {
+        let number = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let after = match number.len() < rest.len() {
+            true => number.strip_prefix(['.', ')']),
+            false => rest.strip_prefix(['-', '+', '*']),
+        };
+        let item = after.filter(|after| after.starts_with([' ', '\t']));
+        let Some(after) = rest.strip_prefix('>').or(item) else {
+            return false;
+        };
+        rest = after.trim_start();
+        count += 1;
+    }
+    true
 }
 
 fn atoms(elements: &[Element]) -> impl Iterator<Item = &Atom> {

@@ -15,6 +15,12 @@ const BETWEEN: &str = " | ";
 /// Minimum width of a column that is narrower than its text, in columns of the terminal.
 const MIN_COLUMN: usize = 6;
 
+/// Maximum number of cells of a table that is shown with columns: each takes its room also if it is empty.
+const MAX_CELLS: usize = 20_000;
+
+/// Maximum size of the header in all rows together, in bytes, when each row is a list.
+const MAX_TITLES: usize = 64 << 10;
+
 /// A word with the number of blanks before it.
 pub(super) type Word = (usize, Vec<Run>);
 
@@ -47,9 +53,38 @@ impl Table {
 
     /// Adds the table.
     pub(super) fn write(&self, rows: &mut Rows) {
+        let cells = self.rows.iter().map(Vec::len).sum::<usize>();
         match self.columns(rows) {
-            Some(columns) => self.write_columns(&columns, rows),
-            None => self.write_list(rows),
+            Some(columns) if cells <= MAX_CELLS => self.write_columns(&columns, rows),
+            None if self.titles() <= MAX_TITLES => self.write_list(rows),
+            _ => self.write_plain(rows),
+        }
+    }
+
+    /// Size of the header in all rows together.
+    fn titles(&self) -> usize {
+        let header = self.rows.first().into_iter().flatten().flatten();
+        let size: usize = header.flat_map(|(_, runs)| runs).map(|run| run.text.len()).sum();
+        size.saturating_mul(self.rows.len())
+    }
+
+    /// Adds each row as its cells, one after another.
+    fn write_plain(&self, rows: &mut Rows) {
+        for row in &self.rows {
+            rows.end();
+            let filled = row
+                .iter()
+                .rposition(|cell| !cell.is_empty())
+                .map_or(0, |last| last + 1);
+            for (column, cell) in row[..filled].iter().enumerate() {
+                if column > 0 {
+                    rows.word(1, &[Run::new(FAINT, BETWEEN.trim())]);
+                }
+                for (index, (blanks, runs)) in cell.iter().enumerate() {
+                    rows.word(if index == 0 { 1 } else { *blanks }, runs);
+                }
+            }
+            rows.end();
         }
     }
 

@@ -375,3 +375,87 @@ fn block_beyond_the_limit_is_shown_as_it_is() {
     assert!(!rest.rows.is_empty());
     assert!(stream.finish(Width::of(40), true).rows.is_empty());
 }
+
+/// With work that grows with the square of the text, each of these would take minutes.
+#[test]
+fn hostile_text_costs_as_much_as_other_text() {
+    let size = 250 << 10;
+    let of = |part: &str| part.repeat(size / part.len());
+    let nested = |open: &str, close: &str| {
+        let count = size / (open.len() + close.len());
+        format!("{}a{}", open.repeat(count), close.repeat(count))
+    };
+    let then = |first: &str, second: &str| {
+        let half = |part: &str| part.repeat(size / 2 / part.len());
+        format!("{}{}", half(first), half(second))
+    };
+    let mut texts: Vec<String> = [
+        ">", "> ", "- ", "1. ", "\\", "\\ ", "[", "[a] ", "![", "*", "*a ", "_", "a_", "**a ", "`", "`a ",
+        "~", "<", "<a ", "&", "|", "|\n", "a\n", "\n", "![](x)", "[a](b)", "<b>", "*a* ", "```\n", "# a\n",
+        "- a\n", "+\n", "\t", "[a]: b\n", "e\u{301}", "\u{301}",
+    ]
+    .into_iter()
+    .map(of)
+    .collect();
+    texts.extend([
+        nested("*", "*"),
+        nested("![", "](x)"),
+        nested("[", "]"),
+        then(">", "a\n"),
+        then("> - ", "a\n"),
+        then("1. ", "a\n"),
+        then("- ", "a\n"),
+        then("> ", "\n- a\n"),
+        then("```\n```\n", "\n"),
+        then("[", "] a"),
+        then("*_", "a b "),
+        then("\\ ", "\n"),
+        format!(
+            "| {} |\n|---|\n{}",
+            of("a ").split_at(size / 2).0,
+            "|a|\n".repeat(size / 8)
+        ),
+        format!(
+            "|{}\n|{}\n{}",
+            "a|".repeat(20),
+            "-|".repeat(20),
+            "a\n".repeat(size / 2)
+        ),
+    ]);
+    for text in texts {
+        let mut shown = Shown::default();
+        let mut rows = 0;
+        for piece in text.as_bytes().chunks(size / 4) {
+            let piece = std::str::from_utf8(piece).unwrap_or("a");
+            shown.push(piece, 80, false);
+            rows += std::mem::take(&mut shown.rows).len();
+            shown.is_open = false;
+            shown.stream.row_was_ended();
+        }
+        rows += shown.finish(80, false).len();
+        assert!(rows <= 2 * text.len() + 2, "{rows} rows of {:?}", &text[..20]);
+    }
+}
+
+#[test]
+fn deepest_nesting_is_laid_out_and_deeper_one_is_shown_as_it_is() {
+    for (quote, item) in [(100, 0), (50, 50)] {
+        let begin = format!("{}{}", ">".repeat(quote), "- ".repeat(item));
+        let laid_out = whole(&format!("{begin}*text*\n\nafter *it*"), 80, true);
+        assert!(
+            laid_out.concat().contains("text") && !laid_out.concat().contains('*'),
+            "{laid_out:?}"
+        );
+        let deeper = whole(&format!("{begin}1. *text*\n\nafter *it*"), 300, true);
+        assert!(
+            deeper.concat().contains(&format!("{begin}1. *text*")),
+            "{deeper:?}"
+        );
+    }
+    // What follows is Markdown again.
+    let text = format!("{} a\nlazy\n\nafter *it*\n", ">".repeat(101));
+    let pieces = in_pieces(text.split_inclusive(' '), 80, true);
+    assert_eq!(pieces.last().unwrap(), "after it", "{pieces:?}");
+    // A rule is no nesting.
+    assert_eq!(whole(&"-".repeat(200), 80, true), ["--------"]);
+}

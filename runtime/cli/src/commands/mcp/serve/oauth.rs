@@ -108,7 +108,7 @@ impl OAuth {
             if told.len() < MAX_TOLD && told.insert(subject.to_owned()) {
                 let flag = escape::shell(subject);
                 console.note(text!(
-                    "a client was refused: its token is valid, and nobody has allowed its subject; to allow it: --oauth-subject {}",
+                    "a client was refused: its token is valid, and nobody has allowed its subject; to allow it, add `--oauth-subject {}`",
                     flag
                 ));
             }
