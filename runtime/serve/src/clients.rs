@@ -113,11 +113,20 @@ pub(crate) fn name_of(owner: &str) -> String {
     if owner.is_empty() { "page" } else { owner }.to_owned()
 }
 
+/// Maximum size of the bodies of a client that are read and not handled, in bytes: two of the largest ones. Beyond it the status
+/// is 429.
+pub(crate) const MAX_BODIES: usize = 2 * MAX_MESSAGE_BODY;
+
+/// Maximum size of a body with a message, in bytes: attachments of 20 MiB in Base64, and text.
+pub(crate) const MAX_MESSAGE_BODY: usize = 32 << 20;
+
 /// Client with what it uses.
 pub(crate) struct ClientState {
     pub(crate) limits: ClientLimits,
     /// Room for what it does not read.
     pub(crate) room: Room,
+    /// Room for its bodies that are read and not handled.
+    pub(crate) bodies: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     turns: Option<Arc<Semaphore>>,
     minute: Mutex<Minute>,
@@ -139,6 +148,7 @@ impl ClientState {
         Arc::new(Self {
             limits,
             room: Room::default(),
+            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             turns,
             minute: Mutex::new(minute),
@@ -197,6 +207,20 @@ mod tests {
 
     fn limited(limits: ClientLimits) -> Arc<ClientState> {
         ClientState::new(limits)
+    }
+
+    #[test]
+    fn bodies_of_a_client_take_no_room_of_others() {
+        let (one, other) = (limited(ClientLimits::default()), limited(ClientLimits::default()));
+        let take = |state: &ClientState, bytes: usize| {
+            let bytes = u32::try_from(bytes).unwrap();
+            state.bodies.clone().try_acquire_many_owned(bytes)
+        };
+        let held = take(&one, MAX_BODIES).unwrap();
+        assert!(take(&one, 1).is_err());
+        assert!(take(&other, MAX_MESSAGE_BODY).is_ok());
+        drop(held);
+        assert!(take(&one, MAX_BODIES).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::Usage;
+use toolcell_core::store::SessionInfo;
 use toolcell_core::{ApprovalRequest, BoxFuture, Decision, EventSink, Message, SessionStore};
 
 use crate::clients::AuditLine;
@@ -36,7 +37,7 @@ pub trait Host: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason for which a session cannot have it.
-    fn check_name(&self, name: &str) -> Result<(), String>;
+    fn check_name(&self, name: &str, sessions: &[SessionInfo]) -> Result<(), String>;
 
     /// True if another process uses a session.
     fn is_elsewhere(&self, session: &str) -> bool;

@@ -8,25 +8,18 @@ use hyper::header::{
     SET_COOKIE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolcell_http::{BoxBody, BoxFuture, Origin, Reached, Service};
 
 use crate::access::{Access, Caller, LINK_PATH};
 use crate::answer::{self, Failure};
-use crate::clients::{AuditLine, Decision};
+use crate::clients::{AuditLine, Decision, MAX_BODIES, MAX_MESSAGE_BODY};
 use crate::host::Host;
 use crate::turns::Turns;
 use crate::{api, page, v1};
 
 /// Maximum number of connections: one for each stream, and some beside.
 pub const MAX_CONNECTIONS: usize = 2_048;
-
-/// Maximum size of bodies that are read and not handled, of all clients, in bytes. Beyond it the status is 429.
-const MAX_BODIES: usize = 128 << 20;
-
-/// Maximum size of a body with a message, in bytes: attachments of 20 MiB in Base64, and text.
-const MAX_MESSAGE_BODY: usize = 32 << 20;
 
 /// Maximum size of any other body, in bytes.
 const MAX_BODY: usize = 1 << 20;
@@ -44,7 +37,6 @@ pub struct Server {
     access: Access,
     reached: Reached,
     mounted: Arc<dyn Service>,
-    bodies: Arc<Semaphore>,
     /// Cancelled when streams end.
     pub(crate) stopping: CancellationToken,
 }
@@ -73,7 +65,6 @@ impl Server {
             access,
             reached,
             mounted,
-            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             stopping: CancellationToken::new(),
         })
     }
@@ -183,7 +174,7 @@ impl Server {
                     true => MAX_MESSAGE_BODY,
                     false => MAX_BODY,
                 };
-                let read = toolcell_http::read_body(body, &self.bodies, most).await;
+                let read = toolcell_http::read_body(body, &caller.state.bodies, most).await;
                 let (body, held) = read.map_err(|status| of_body(status, most))?;
                 (body, Some(held))
             }
@@ -286,7 +277,7 @@ fn of_body(status: StatusCode, most: usize) -> Failure {
             format!("the body has more than {most} bytes"),
         ),
         StatusCode::TOO_MANY_REQUESTS => {
-            let message = format!("the bodies that are not handled take {MAX_BODIES} bytes; wait for one");
+            let message = format!("your bodies that are not handled take {MAX_BODIES} bytes; wait for one");
             Failure::new(status, "too_many_requests", message)
         }
         status => Failure::new(

@@ -114,7 +114,7 @@ fn package_that_cannot_be_used_leaves_nothing() {
     user.run(&["tool", "add", "a.wasm"]).ended(0);
     let before = (configuration(&user), stored(&user));
     for (arguments, code, said) in [
-        (&["a.wasm"][..], 2, "there is a component of this name"),
+        (&["a.wasm"][..], 2, "toolcell tool remove a\n"),
         (
             &["a.wasm", "--name", "text"],
             2,

@@ -344,6 +344,11 @@ fn sessions_are_found_named_forked_and_deleted() {
     assert_eq!(served.get("/api/sessions?q=pears").json()["sessions"], json!([]));
     let named = served.send("PATCH", &session, &served.authorized(), r#"{"name": "fruit"}"#);
     assert_eq!(named.json()["name"], "fruit");
+    // The end of its identifier would choose it on the command line.
+    let id = &session["/api/sessions/".len()..];
+    let part = json!({ "name": id[id.len() - 8..] }).to_string();
+    let refused = served.send("PATCH", &session, &served.authorized(), &part);
+    assert_eq!(refused.status, 400, "{}", refused.json());
     let fork = served.post(&format!("{session}/fork"), &json!({"before_turn": 1}));
     assert_eq!((fork.status, fork.json()["events"].clone()), (201, json!(0)));
     assert_eq!(

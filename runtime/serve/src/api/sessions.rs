@@ -158,10 +158,13 @@ pub(super) async fn rename(
 ) -> Result<Response<BoxBody>, Failure> {
     let wanted: Rename = call.parse()?;
     let host = &server.turns.host;
-    if let Some(name) = &wanted.name {
-        host.check_name(name).map_err(Failure::invalid)?;
-    }
     let store = host.store();
+    if let Some(name) = &wanted.name {
+        let mut own = store.list().await?;
+        let owner = |info: &SessionInfo| info.owner.clone().unwrap_or_default();
+        own.retain(|other| owner(other) == owner(info));
+        host.check_name(name, &own).map_err(Failure::invalid)?;
+    }
     store.rename(&info.id, wanted.name.as_deref()).await?;
     let info = store.info(&info.id).await?;
     Ok(answer::ok(&listed(server, &info).await))

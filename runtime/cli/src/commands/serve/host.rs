@@ -314,8 +314,8 @@ impl Host for AgentHost {
         })
     }
 
-    fn check_name(&self, name: &str) -> Result<(), String> {
-        check_name(name).map_err(|failure| failure.to_string())
+    fn check_name(&self, name: &str, sessions: &[SessionInfo]) -> Result<(), String> {
+        check_name(name, sessions).map_err(|failure| failure.to_string())
     }
 
     fn is_elsewhere(&self, session: &str) -> bool {

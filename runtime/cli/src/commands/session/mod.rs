@@ -202,16 +202,7 @@ impl Rename {
     async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
         let id = self.which.find(store).await?.id;
         if let Some(name) = &self.name {
-            check_name(name)?;
-            let all = store.list().await.map_err(store_failure)?;
-            if let Some(other) = all.iter().find(|info| is_part(name, &info.id)) {
-                return Err(
-                    Failure::new(Exit::Usage, text!("a session cannot have the name `{}`", name)).why(text!(
-                        "it is a part of the identifier of the session `{}`",
-                        other.id
-                    )),
-                );
-            }
+            check_name(name, &store.list().await.map_err(store_failure)?)?;
         }
         let renamed = store.rename(&id, self.name.as_deref()).await;
         renamed.map_err(store_failure)?;
@@ -223,18 +214,21 @@ impl Rename {
     }
 }
 
-/// Checks that a name can be typed, read, and told from the other ways to choose a session.
-pub(in crate::commands) fn check_name(name: &str) -> Result<(), Failure> {
-    let why = if name.trim().is_empty() {
-        "it is empty"
+/// Checks that a name can be typed, read, and told from the other ways to choose one of the sessions.
+pub(in crate::commands) fn check_name(name: &str, sessions: &[SessionInfo]) -> Result<(), Failure> {
+    let of_other = sessions.iter().find(|info| is_part(name, &info.id));
+    let why: Text = if name.trim().is_empty() {
+        "it is empty".into()
     } else if name == LAST {
-        "`last` is the session that was used last"
+        "`last` is the session that was used last".into()
     } else if name.starts_with('-') {
-        "it begins like an option"
+        "it begins like an option".into()
     } else if name.chars().count() > MAX_NAME {
-        "it has more than 64 characters"
+        "it has more than 64 characters".into()
     } else if inert_line(name) != name || name.trim() != name {
-        "it has characters that cannot be seen"
+        "it has characters that cannot be seen".into()
+    } else if let Some(other) = of_other {
+        text!("it is a part of the identifier of the session `{}`", other.id)
     } else {
         return Ok(());
     };

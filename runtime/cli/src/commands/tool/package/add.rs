@@ -74,10 +74,18 @@ impl Add {
         ToolName::new(name.as_str())
             .map_err(|error| fail().because(error).hint("give it another name: --name"))?;
         if settings.tools.contains_key(&name) {
-            return Err(fail().why("there is a component of this name").hint(text!(
-                "give it another name with --name, or remove the other: toolcell tool remove {}",
-                name
-            )));
+            let is_package = open_store(environment)?
+                .package(&name)
+                .map_err(unusable_store)?
+                .is_some();
+            let hint = match is_package {
+                true => text!(
+                    "give it another name with --name, or remove the other: toolcell tool remove {}",
+                    name
+                ),
+                false => "give it another name with --name".into(),
+            };
+            return Err(fail().why("there is a component of this name").hint(hint));
         }
         let edited = open_configuration(environment, fail)?;
         let publisher = publisher(self.publisher.as_deref(), environment)?;
