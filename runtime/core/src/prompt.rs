@@ -46,7 +46,9 @@ pub struct PromptArgument {
 
 impl fmt::Debug for Prompts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prompts").field("prompts", &self.prompts).finish_non_exhaustive()
+        f.debug_struct("Prompts")
+            .field("prompts", &self.prompts)
+            .finish_non_exhaustive()
     }
 }
 

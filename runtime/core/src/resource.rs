@@ -79,7 +79,9 @@ pub enum InvalidUri {
     #[error("the character `{}` must be percent-encoded", .0.escape_debug())]
     Character(char),
     /// An expression of a template is not supported.
-    #[error("a template has expressions of the form `{{name}}` and `{{+name}}` only, each with a name of its own")]
+    #[error(
+        "a template has expressions of the form `{{name}}` and `{{+name}}` only, each with a name of its own"
+    )]
     Expression,
 }
 
@@ -93,7 +95,9 @@ pub fn check_uri(uri: &str) -> Result<(), InvalidUri> {
     }
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     if !is_scheme {
         return Err(InvalidUri::NoScheme);
     }
@@ -138,7 +142,9 @@ impl UriTemplate {
             let name = expression.strip_prefix('+').unwrap_or(expression);
             let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             let part = TemplatePart::Variable(name.to_owned(), name.len() < expression.len());
-            let is_known = parts.iter().any(|known| matches!(known, TemplatePart::Variable(of, _) if of == name));
+            let is_known = parts
+                .iter()
+                .any(|known| matches!(known, TemplatePart::Variable(of, _) if of == name));
             // Where one value ends and the next begins is known only if there is something between them.
             let is_apart = !before.is_empty();
             if !is_name || is_known || !is_apart {
@@ -209,7 +215,12 @@ mod tests {
 
     #[test]
     fn uris_are_absolute_and_short() {
-        for good in ["file:///a", "notes:x", "a+b-c.1:%20?x=1#y", "https://a.example/[1]"] {
+        for good in [
+            "file:///a",
+            "notes:x",
+            "a+b-c.1:%20?x=1#y",
+            "https://a.example/[1]",
+        ] {
             assert_eq!(check_uri(good), Ok(()), "{good}");
         }
         for (bad, error) in [
@@ -226,7 +237,10 @@ mod tests {
         }
         let long = |bytes: usize| format!("a:{}", "x".repeat(bytes - 2));
         assert_eq!(check_uri(&long(MAX_URI)), Ok(()));
-        assert_eq!(check_uri(&long(MAX_URI + 1)), Err(InvalidUri::TooLong(MAX_URI + 1)));
+        assert_eq!(
+            check_uri(&long(MAX_URI + 1)),
+            Err(InvalidUri::TooLong(MAX_URI + 1))
+        );
         assert!(UriTemplate::parse(&long(MAX_URI)).is_ok());
         assert!(UriTemplate::parse(&long(MAX_URI + 1)).is_err());
     }
@@ -234,9 +248,17 @@ mod tests {
     #[test]
     fn template_fits_its_family_only() {
         for (template, good, bad) in [
-            ("a:{x}", &["a:1", "a:%2F"][..], &["a:", "a:1/2", "a:1?", "b:1", "a:{x}"][..]),
+            (
+                "a:{x}",
+                &["a:1", "a:%2F"][..],
+                &["a:", "a:1/2", "a:1?", "b:1", "a:{x}"][..],
+            ),
             ("a:{+x}", &["a:1", "a:1/2?3#4"], &["a:", "a:1 2"]),
-            ("a:{x}/b/{y}.md", &["a:1/b/2.md", "a:b/b/b.md.md"], &["a:1/b/.md", "a:1/b/2", "a:/b/2.md"]),
+            (
+                "a:{x}/b/{y}.md",
+                &["a:1/b/2.md", "a:b/b/b.md.md"],
+                &["a:1/b/.md", "a:1/b/2", "a:/b/2.md"],
+            ),
             ("a:/{x}-{y}", &["a:/1-2", "a:/---"], &["a:/-", "a:/1-"]),
             ("a:b", &["a:b"], &["a:bc", "a:"]),
         ] {
@@ -255,7 +277,18 @@ mod tests {
 
     #[test]
     fn other_expressions_are_refused() {
-        for bad in ["a:{", "a:}", "a:{}", "a:{x*}", "a:{?x}", "a:{x,y}", "a:{x}{y}", "a:{x}/{x}", "{x}", "{+x}:a"] {
+        for bad in [
+            "a:{",
+            "a:}",
+            "a:{}",
+            "a:{x*}",
+            "a:{?x}",
+            "a:{x,y}",
+            "a:{x}{y}",
+            "a:{x}/{x}",
+            "{x}",
+            "{+x}:a",
+        ] {
             assert!(UriTemplate::parse(bad).is_err(), "{bad}");
         }
     }

@@ -15,6 +15,8 @@ use crate::egress::{BoundSecrets, Egress, Transport};
 use crate::error::LoadError;
 use crate::load::definitions;
 use crate::load::imports::{Ability, Import};
+use crate::prompts::LoadedPrompts;
+use crate::resources::LoadedResources;
 use crate::typed::{Functions, LeftOut};
 
 /// SHA-256 digest of a component's bytes (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
@@ -57,6 +59,8 @@ pub(crate) struct Loaded {
     pub(crate) base: Base,
     pub(crate) code: Code,
     pub(crate) specs: Vec<Arc<ToolSpec>>,
+    pub(crate) resources: Option<Arc<LoadedResources>>,
+    pub(crate) prompts: Option<Arc<LoadedPrompts>>,
 }
 
 /// Kind of a component with tools: what its tools are.
@@ -237,6 +241,8 @@ impl Component {
             base: self.0.base.clone(),
             code: Code::Program(pre.clone()),
             specs: vec![Arc::new(spec)],
+            resources: None,
+            prompts: None,
         })))
     }
 

@@ -27,6 +27,7 @@
 //! | loaded components and their tools | `component`, `tool`, `bindings` |
 //! | components whose functions are tools, programs | `typed`, `program` |
 //! | files and URLs in arguments | `places` |
+//! | resources and prompts beside tools: lists, reading | `resources`, `prompts` |
 //! | hooks: manifest, requests, responses | [`hook`] |
 //! | one call: state, epochs, scheduling, errors, receipt | `cell`, `cell::state`, `cell::epoch`, `cell::scheduler`, `cell::failure`, `cell::receipt` |
 //! | memory of a call, in the guest and in the host | `cell::memory`, `cell::limiter`, `cell::objects` |
@@ -44,6 +45,7 @@
 //! | components being compiled and waiting | 2 and 64 | `load` |
 //! | one call of a hook | [`toolcell_core::Limits`], and the limits of responses in [`hook`] | `hook`, and `tests/it/hooks` of the project |
 //! | reading definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
+//! | resources and prompts of a component | 1,024 and 32 templates, 128; and the limits of their texts | unit tests of both |
 //! | one call | [`toolcell_core::Limits`] | `limits` |
 //! | WebAssembly stack | 512 KiB | `attacks` |
 //! | data passed to the host at once | the output limit and 1 MiB | `limits` |
@@ -74,6 +76,8 @@ mod keyvalue;
 mod load;
 mod places;
 mod program;
+mod prompts;
+mod resources;
 mod sandbox;
 mod tool;
 mod typed;

@@ -14,7 +14,7 @@ use wasmtime::component::Linker;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::loading::{Bytes, Source, shared_error};
-use crate::bindings::{HookProviderPre, ProviderPre, Role};
+use crate::bindings::{HookProviderPre, PromptProviderPre, ProviderPre, ResourceProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
@@ -28,6 +28,8 @@ use crate::load::cache::Cache;
 use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
 use crate::program;
+use crate::prompts::{self, LoadedPrompts};
+use crate::resources::{self, LoadedResources};
 use crate::typed::Functions;
 
 /// A component that is part of the program itself. Its bytes are read only to compile it, so that a program can keep them
@@ -302,6 +304,8 @@ impl Sandbox {
             source: shared_error(e),
         };
         let exports = &found.base.identity.exports;
+        // Their lists are read each time: they are part of no definition, and few components have some.
+        let also_linked = Role::Tools.is_among(exports).then(|| found.linked.clone());
         let code = match (Role::Tools.is_among(exports), program::is_among(exports)) {
             (true, _) => Code::Tools(ProviderPre::new(found.linked).map_err(mismatch)?),
             (false, true) => Code::Program(CommandPre::new(found.linked).map_err(mismatch)?),
@@ -318,8 +322,13 @@ impl Sandbox {
         if let Code::Program(_) = &code {
             // Its definition has its file name, and is in no cache.
             let specs = vec![program::spec(&found.base.identity.label)];
-            let base = found.base;
-            return Ok(Component(Arc::new(Loaded { base, code, specs })));
+            return Ok(Component(Arc::new(Loaded {
+                base: found.base,
+                code,
+                specs,
+                resources: None,
+                prompts: None,
+            })));
         }
         let known = shared
             .cache
@@ -340,10 +349,26 @@ impl Sandbox {
                 specs
             }
         };
+        let (mut resources, mut prompts) = (None, None);
+        if let Some(linked) = also_linked {
+            let footprint = found.base.footprint;
+            if Role::Resources.is_among(&found.base.identity.exports) {
+                let pre = ResourceProviderPre::new(linked.clone()).map_err(mismatch)?;
+                let listing = shared.ask(&pre, footprint, resources::Ask).await?;
+                resources = Some(Arc::new(LoadedResources::new(pre, listing)?));
+            }
+            if Role::Prompts.is_among(&found.base.identity.exports) {
+                let pre = PromptProviderPre::new(linked).map_err(mismatch)?;
+                let listing = shared.ask(&pre, footprint, prompts::Ask).await?;
+                prompts = Some(Arc::new(LoadedPrompts::new(pre, listing)?));
+            }
+        }
         Ok(Component(Arc::new(Loaded {
             base: found.base,
             code,
             specs,
+            resources,
+            prompts,
         })))
     }
 

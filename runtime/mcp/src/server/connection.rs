@@ -14,6 +14,7 @@ use crate::lines::{Line, Lines, MAX_MESSAGE_BYTES};
 use crate::message::{self, Incoming, Request, RequestId, RpcError, excerpt};
 use crate::server::call::{Asks, Call, Scope, Severity};
 use crate::server::catalog::cacheable;
+use crate::server::context::{ContextCall, Form};
 use crate::server::in_flight::{
     Full, InFlight, Load, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Ticket, memory_of_call,
 };
@@ -240,7 +241,7 @@ impl Connection {
                 .await;
         }
         let answer = match method.as_str() {
-            "tools/call" => match self.begin_call(&id, params) {
+            "tools/call" | "resources/read" | "prompts/get" => match self.begin_call(&id, &method, params) {
                 Ok(begun) => {
                     let call = begun.into_call(self, reply);
                     self.tasks.spawn(call.complete(self.state.running.clone()));
@@ -275,13 +276,18 @@ impl Connection {
         let scope = self.scope(params)?;
         let mut result = match (method, self.state.session()) {
             ("tools/list", _) => self.server.catalog().page(params.get("cursor"), scope.version)?,
+            ("completion/complete", _) => self.server.catalog().context.complete(params)?,
             ("server/discover", _) if is_stateless => self.discover(),
             ("logging/setLevel", Some(session)) if !is_stateless => {
                 let log = Some(Severity::named(params.get("level").unwrap_or(&Value::Null))?);
                 self.state.set(Session { log, ..session });
                 Map::new()
             }
-            _ => return Err(RpcError::unknown_method(method)),
+            _ => {
+                let catalog = self.server.catalog();
+                let page = catalog.context.page(method, params.get("cursor"), scope.version);
+                page.ok_or_else(|| RpcError::unknown_method(method))??
+            }
         };
         if scope.version.is_stateless() {
             result.insert("resultType".into(), "complete".into());
@@ -311,7 +317,7 @@ impl Connection {
         }
         let mut result = json!({
             "protocolVersion": version.as_str(),
-            "capabilities": capabilities(),
+            "capabilities": self.server.catalog().capabilities(),
             "serverInfo": self.server.info,
         });
         if let Some(instructions) = &self.server.identity.instructions {
@@ -323,7 +329,7 @@ impl Connection {
     fn discover(&self) -> Map<String, Value> {
         let mut result = Map::new();
         result.insert("supportedVersions".into(), json!(Version::stateless_names()));
-        result.insert("capabilities".into(), capabilities());
+        result.insert("capabilities".into(), self.server.catalog().capabilities());
         if let Some(instructions) = &self.server.identity.instructions {
             result.insert("instructions".into(), instructions.as_str().into());
         }
@@ -386,23 +392,23 @@ impl Connection {
         })
     }
 
-    /// Checks the parameters of a call and counts it.
-    fn begin_call(&self, id: &RequestId, mut params: Map<String, Value>) -> Result<Begun, RpcError> {
+    /// Checks the parameters of a call and counts it. Resources and prompts are read by calls, too.
+    fn begin_call(
+        &self,
+        id: &RequestId,
+        method: &str,
+        mut params: Map<String, Value>,
+    ) -> Result<Begun, RpcError> {
         let scope = self.scope(&params)?;
-        let Some(Value::String(name)) = params.get("name") else {
-            return Err(RpcError::invalid_params("`name` is not a string"));
-        };
         let catalog = self.server.catalog();
-        let Some(tool) = catalog.get(name).cloned() else {
-            return Err(RpcError::invalid_params(format!(
-                "unknown tool: `{}`",
-                excerpt(name)
-            )));
-        };
-        let arguments = match params.remove("arguments") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(arguments)) => arguments,
-            Some(_) => return Err(RpcError::invalid_params("`arguments` is not an object")),
+        let ContextCall {
+            tool,
+            arguments,
+            form,
+        } = match method {
+            "resources/read" => catalog.context.read(&params, scope.version.is_stateless())?,
+            "prompts/get" => catalog.context.get(&mut params)?,
+            _ => catalog.call(params)?,
         };
         let memory = memory_of_call(id, scope.progress.as_ref(), &arguments);
         let ticket = self.begin(id, memory)?;
@@ -410,6 +416,7 @@ impl Connection {
             tool,
             generation: catalog.generation,
             arguments,
+            form,
             scope,
             ticket,
         })
@@ -435,7 +442,7 @@ impl Connection {
         if !self.scope(params)?.version.is_stateless() {
             return Err(RpcError::unknown_method(listeners::METHOD));
         }
-        let has_tools = listeners::wants_tools(params)?;
+        let lists = listeners::wanted(params)?;
         if !self.outbox.carries_requests() {
             let error = "a subscription is answered with `text/event-stream`";
             return Err(RpcError::invalid_request(error));
@@ -444,7 +451,7 @@ impl Connection {
             ticket: self.begin(id, memory_of_call(id, None, &Map::new()))?,
             server: self.server.clone(),
             outbox: self.outbox.clone(),
-            has_tools,
+            lists,
         })
     }
 }
@@ -454,6 +461,7 @@ struct Begun {
     tool: Arc<dyn toolcell_core::Tool>,
     generation: u64,
     arguments: Map<String, Value>,
+    form: Form,
     scope: Scope,
     ticket: Ticket,
 }
@@ -472,6 +480,7 @@ impl Begun {
             tool: self.tool,
             generation: self.generation,
             call,
+            form: self.form,
             scope: self.scope,
             ticket: self.ticket,
             outbox: connection.outbox.clone(),
@@ -487,8 +496,4 @@ fn meta(params: &Map<String, Value>) -> Result<Option<&Map<String, Value>>, RpcE
         Some(Value::Object(meta)) => Ok(Some(meta)),
         Some(_) => Err(RpcError::invalid_meta("`_meta` is not an object")),
     }
-}
-
-fn capabilities() -> Value {
-    json!({ "tools": { "listChanged": true }, "logging": {} })
 }

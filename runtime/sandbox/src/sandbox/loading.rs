@@ -365,8 +365,16 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
                 .escape_debug()
                 .to_string(),
         },
-        (None, Role::Tools) if !exports.is_empty() && !Role::Hook.is_among(exports) => return Ok(()),
-        (None, Role::Tools) => LoadError::NotATool {
+        // Their functions are no tools.
+        (None, Role::Tools)
+            if !exports.is_empty()
+                && ![Role::Hook, Role::Resources, Role::Prompts]
+                    .iter()
+                    .any(|role| role.is_among(exports)) =>
+        {
+            return Ok(());
+        }
+        (None, Role::Tools | Role::Resources | Role::Prompts) => LoadError::NotATool {
             is_hook: Role::Hook.is_among(exports),
             exports: escaped(exports),
         },
