@@ -27,7 +27,7 @@
 //! | loaded components and their tools | `component`, `tool`, `bindings` |
 //! | components whose functions are tools, programs | `typed`, `program` |
 //! | files and URLs in arguments | `places` |
-//! | resources and prompts beside tools: lists, reading | `resources`, `prompts` |
+//! | resources and prompts beside tools: lists, reading | `context`, `resources`, `prompts` |
 //! | hooks: manifest, requests, responses | [`hook`] |
 //! | one call: state, epochs, scheduling, errors, receipt | `cell`, `cell::state`, `cell::epoch`, `cell::scheduler`, `cell::failure`, `cell::receipt` |
 //! | memory of a call, in the guest and in the host | `cell::memory`, `cell::limiter`, `cell::objects` |
@@ -62,6 +62,7 @@ mod bindings;
 mod cell;
 mod component;
 pub mod componentize;
+mod context;
 mod egress;
 mod engine;
 mod error;
@@ -83,6 +84,7 @@ mod tool;
 mod typed;
 
 pub use component::{Component, ComponentKind, Description, Digest, Identity, InvalidDigest};
+pub use context::{ComponentContext, ContextError};
 pub use egress::address::is_public_address;
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use error::{CacheError, CompileLimit, EngineError, LoadError};

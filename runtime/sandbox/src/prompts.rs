@@ -1,12 +1,10 @@
 //! Prompts of a component: listed once when it is loaded, got in a cell for each request.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::{
-    CallResult, PromptArgument, PromptMessage, PromptRole, PromptSpec, Prompts, Tool, ToolCall, ToolName,
-    ToolSpec,
+    CallResult, PromptArgument, PromptMessage, PromptRole, PromptSpec, ToolCall, ToolName, ToolSpec,
 };
 use wasmtime::Store;
 
@@ -22,36 +20,6 @@ const MAX_PROMPTS: usize = 128;
 
 /// Maximum number of arguments of a prompt: a user fills them in one by one.
 const MAX_ARGUMENTS: usize = 32;
-
-/// Prompts of a component.
-pub(crate) struct LoadedPrompts {
-    pre: PromptProviderPre<CellState>,
-    prompts: Vec<PromptSpec>,
-}
-
-impl LoadedPrompts {
-    /// Checks the list of a component.
-    pub(crate) fn new(
-        pre: PromptProviderPre<CellState>,
-        listing: Vec<prompts::PromptInfo>,
-    ) -> Result<Self, LoadError> {
-        Ok(Self {
-            pre,
-            prompts: check(listing)?,
-        })
-    }
-
-    pub(crate) fn pre(&self) -> &PromptProviderPre<CellState> {
-        &self.pre
-    }
-
-    pub(crate) fn with_getter(&self, getter: Arc<dyn Tool>) -> Prompts {
-        Prompts {
-            prompts: self.prompts.clone(),
-            getter,
-        }
-    }
-}
 
 /// Describes the tool that gets prompts.
 pub(crate) fn getter_spec(name: ToolName) -> ToolSpec {
@@ -145,7 +113,8 @@ impl GuestCall for PromptRun {
     }
 }
 
-fn check(listing: Vec<prompts::PromptInfo>) -> Result<Vec<PromptSpec>, LoadError> {
+/// Checks the list of a component.
+pub(crate) fn check(listing: Vec<prompts::PromptInfo>) -> Result<Vec<PromptSpec>, LoadError> {
     let rules = Rules("prompts");
     rules.at_most("prompts", listing.len(), MAX_PROMPTS)?;
     let mut seen = BTreeSet::new();

@@ -7,8 +7,7 @@ use serde_json::Value;
 use toolcell_core::resource::{URI_ARGUMENT, check_uri};
 use toolcell_core::tool::Hints;
 use toolcell_core::{
-    CallResult, ResourceSpec, ResourceTemplate, Resources, Schema, Tool, ToolCall, ToolName, ToolSpec,
-    UriTemplate,
+    CallResult, ResourceSpec, ResourceTemplate, Schema, ToolCall, ToolName, ToolSpec, UriTemplate,
 };
 use wasmtime::Store;
 
@@ -31,40 +30,6 @@ pub(crate) const MAX_VALUES: usize = 1024;
 
 /// Maximum size of a name, title, media type or value, in bytes.
 pub(crate) const MAX_SHORT_TEXT: usize = 256;
-
-/// Resources of a component.
-pub(crate) struct LoadedResources {
-    pre: ResourceProviderPre<CellState>,
-    resources: Vec<ResourceSpec>,
-    templates: Vec<ResourceTemplate>,
-}
-
-impl LoadedResources {
-    /// Checks the list of a component.
-    pub(crate) fn new(
-        pre: ResourceProviderPre<CellState>,
-        listing: resources::Listing,
-    ) -> Result<Self, LoadError> {
-        let (resources, templates) = check(listing)?;
-        Ok(Self {
-            pre,
-            resources,
-            templates,
-        })
-    }
-
-    pub(crate) fn pre(&self) -> &ResourceProviderPre<CellState> {
-        &self.pre
-    }
-
-    pub(crate) fn with_reader(&self, reader: Arc<dyn Tool>) -> Resources {
-        Resources {
-            resources: self.resources.clone(),
-            templates: self.templates.clone(),
-            reader,
-        }
-    }
-}
 
 /// Describes the tool that reads resources.
 pub(crate) fn reader_spec(name: ToolName) -> ToolSpec {
@@ -178,7 +143,10 @@ pub(crate) fn result_len(done: &Result<CallResult, GuestError>) -> u64 {
     }
 }
 
-fn check(listing: resources::Listing) -> Result<(Vec<ResourceSpec>, Vec<ResourceTemplate>), LoadError> {
+/// Checks the list of a component.
+pub(crate) fn check(
+    listing: resources::Listing,
+) -> Result<(Vec<ResourceSpec>, Vec<ResourceTemplate>), LoadError> {
     let rules = Rules("resources");
     rules.at_most("resources", listing.resources.len(), MAX_RESOURCES)?;
     rules.at_most("templates", listing.templates.len(), MAX_TEMPLATES)?;

@@ -14,11 +14,12 @@ use wasmtime::component::Linker;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::loading::{Bytes, Source, shared_error};
-use crate::bindings::{HookProviderPre, PromptProviderPre, ProviderPre, ResourceProviderPre, Role};
+use crate::bindings::{HookProviderPre, ProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
 use crate::component::{Code, Component, Description, Digest, Loaded};
+use crate::context::ContextExports;
 use crate::egress::{HostNetwork, Network, Transport};
 use crate::engine;
 use crate::error::{CacheError, EngineError, LoadError};
@@ -28,8 +29,6 @@ use crate::load::cache::Cache;
 use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
 use crate::program;
-use crate::prompts::{self, LoadedPrompts};
-use crate::resources::{self, LoadedResources};
 use crate::typed::Functions;
 
 /// A component that is part of the program itself. Its bytes are read only to compile it, so that a program can keep them
@@ -304,8 +303,7 @@ impl Sandbox {
             source: shared_error(e),
         };
         let exports = &found.base.identity.exports;
-        // Their lists are read each time: they are part of no definition, and few components have some.
-        let also_linked = Role::Tools.is_among(exports).then(|| found.linked.clone());
+        let context = ContextExports::of(exports, &found.linked).map_err(mismatch)?;
         let code = match (Role::Tools.is_among(exports), program::is_among(exports)) {
             (true, _) => Code::Tools(ProviderPre::new(found.linked).map_err(mismatch)?),
             (false, true) => Code::Program(CommandPre::new(found.linked).map_err(mismatch)?),
@@ -326,8 +324,7 @@ impl Sandbox {
                 base: found.base,
                 code,
                 specs,
-                resources: None,
-                prompts: None,
+                exports: ContextExports::default(),
             })));
         }
         let known = shared
@@ -338,7 +335,7 @@ impl Sandbox {
             Some(stored) => definitions::checked(stored)?,
             None => {
                 let stored = match &code {
-                    Code::Tools(pre) => shared.ask(pre, found.base.footprint, Ask).await?,
+                    Code::Tools(pre) => shared.ask(&found.base, pre, Ask).await?,
                     Code::Functions(functions) => functions.define(&bytes.read()),
                     Code::Program(_) => Vec::new(),
                 };
@@ -349,26 +346,11 @@ impl Sandbox {
                 specs
             }
         };
-        let (mut resources, mut prompts) = (None, None);
-        if let Some(linked) = also_linked {
-            let footprint = found.base.footprint;
-            if Role::Resources.is_among(&found.base.identity.exports) {
-                let pre = ResourceProviderPre::new(linked.clone()).map_err(mismatch)?;
-                let listing = shared.ask(&pre, footprint, resources::Ask).await?;
-                resources = Some(Arc::new(LoadedResources::new(pre, listing)?));
-            }
-            if Role::Prompts.is_among(&found.base.identity.exports) {
-                let pre = PromptProviderPre::new(linked).map_err(mismatch)?;
-                let listing = shared.ask(&pre, footprint, prompts::Ask).await?;
-                prompts = Some(Arc::new(LoadedPrompts::new(pre, listing)?));
-            }
-        }
         Ok(Component(Arc::new(Loaded {
             base: found.base,
             code,
             specs,
-            resources,
-            prompts,
+            exports: context,
         })))
     }
 
@@ -392,7 +374,7 @@ impl Sandbox {
         let known = shared.cache.as_ref().and_then(|cache| cache.hook(&found.entry));
         let (claims, is_known) = match known {
             Some(claims) => (claims, true),
-            None => (shared.ask(&pre, found.base.footprint, hook::Ask).await?, false),
+            None => (shared.ask(&found.base, &pre, hook::Ask).await?, false),
         };
         let spec = claims.clone().check()?;
         if let (Some(cache), false) = (&shared.cache, is_known) {

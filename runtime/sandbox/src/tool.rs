@@ -9,13 +9,14 @@ use toolcell_core::json::inexact_number;
 use toolcell_core::schema::Mismatch;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Limit, Limits, Link, Policy, Prompts,
-    Redactor, RemainingBudget, Resources, Schema, Secrets, Tool, ToolCall, ToolError, ToolName, ToolSpec,
+    ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Limit, Limits, Link, Policy, Redactor,
+    RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
+use crate::bindings::{PromptProviderPre, ResourceProviderPre};
 use crate::cell::failure;
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
@@ -24,8 +25,8 @@ use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::load::imports::Ability;
 use crate::places;
 use crate::program::{ProgramCall, ProgramResult};
-use crate::prompts::{self, LoadedPrompts, PromptRun};
-use crate::resources::{self, LoadedResources, ReadRun};
+use crate::prompts::PromptRun;
+use crate::resources::ReadRun;
 use crate::typed::{FunctionCall, FunctionResult, Functions};
 
 /// One tool of one component, with the policy under which it is called, or what reads its resources or gets its prompts.
@@ -40,8 +41,8 @@ pub(crate) struct ComponentTool {
 /// Export of a component that is called.
 pub(crate) enum Operation {
     Tool,
-    ReadResource(Arc<LoadedResources>),
-    GetPrompt(Arc<LoadedPrompts>),
+    ReadResource(ResourceProviderPre<CellState>),
+    GetPrompt(PromptProviderPre<CellState>),
 }
 
 impl Component {
@@ -72,57 +73,7 @@ impl Component {
         self.0.specs.iter().map(tool).collect()
     }
 
-    /// Returns its resources, with a tool of this name that reads them under `policy`; `None` if it exports none. Secrets are used as
-    /// by [`Component::tools_with_secrets`].
-    ///
-    /// # Errors
-    /// If a binding of the policy is invalid or its secret has no value.
-    pub fn resources(
-        &self,
-        reader: ToolName,
-        policy: &Arc<Policy>,
-        secrets: &Secrets,
-    ) -> Result<Option<Resources>, InvalidBinding> {
-        let Some(loaded) = &self.0.resources else {
-            return Ok(None);
-        };
-        let egress = self
-            .0
-            .base
-            .egress(policy, BoundSecrets::new(&policy.grants.secrets, secrets)?);
-        let operation = Operation::ReadResource(loaded.clone());
-        let reader = self.operation(
-            operation,
-            Arc::new(resources::reader_spec(reader)),
-            policy,
-            &egress,
-        );
-        Ok(Some(loaded.with_reader(reader)))
-    }
-
-    /// Returns its prompts, with a tool of this name that gets them, as [`Component::resources`] does.
-    ///
-    /// # Errors
-    /// As [`Component::resources`].
-    pub fn prompts(
-        &self,
-        getter: ToolName,
-        policy: &Arc<Policy>,
-        secrets: &Secrets,
-    ) -> Result<Option<Prompts>, InvalidBinding> {
-        let Some(loaded) = &self.0.prompts else {
-            return Ok(None);
-        };
-        let egress = self
-            .0
-            .base
-            .egress(policy, BoundSecrets::new(&policy.grants.secrets, secrets)?);
-        let operation = Operation::GetPrompt(loaded.clone());
-        let getter = self.operation(operation, Arc::new(prompts::getter_spec(getter)), policy, &egress);
-        Ok(Some(loaded.with_getter(getter)))
-    }
-
-    fn operation(
+    pub(crate) fn operation(
         &self,
         operation: Operation,
         spec: Arc<ToolSpec>,
@@ -179,15 +130,13 @@ impl ComponentTool {
                 self.call_function(functions, call, &cx, limits).await
             }
             (Operation::Tool, Code::Program(pre)) => self.call_program(pre, call, &cx, limits).await,
-            (Operation::ReadResource(loaded), _) => {
+            (Operation::ReadResource(pre), _) => {
                 let run = ReadRun::new(call, values_of(&cx));
-                self.call_listed(loaded.pre(), run.byte_len(), run, &cx, limits)
-                    .await
+                self.call_listed(pre, run.byte_len(), run, &cx, limits).await
             }
-            (Operation::GetPrompt(loaded), _) => {
+            (Operation::GetPrompt(pre), _) => {
                 let run = PromptRun::new(call, values_of(&cx));
-                self.call_listed(loaded.pre(), run.byte_len(), run, &cx, limits)
-                    .await
+                self.call_listed(pre, run.byte_len(), run, &cx, limits).await
             }
         };
         let redactor = self.egress.redactor();

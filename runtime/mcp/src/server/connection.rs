@@ -274,6 +274,7 @@ impl Connection {
             _ => {}
         }
         let scope = self.scope(params)?;
+        self.server.catalog().context.check_method(method)?;
         let mut result = match (method, self.state.session()) {
             ("tools/list", _) => self.server.catalog().page(params.get("cursor"), scope.version)?,
             ("completion/complete", _) => self.server.catalog().context.complete(params)?,
@@ -401,6 +402,7 @@ impl Connection {
     ) -> Result<Begun, RpcError> {
         let scope = self.scope(&params)?;
         let catalog = self.server.catalog();
+        catalog.context.check_method(method)?;
         let ContextCall {
             tool,
             arguments,
@@ -442,7 +444,9 @@ impl Connection {
         if !self.scope(params)?.version.is_stateless() {
             return Err(RpcError::unknown_method(listeners::METHOD));
         }
-        let lists = listeners::wanted(params)?;
+        let catalog = self.server.catalog();
+        let mut lists = listeners::wanted(params)?;
+        lists.retain(|list| catalog.context.has_list(*list));
         if !self.outbox.carries_requests() {
             let error = "a subscription is answered with `text/event-stream`";
             return Err(RpcError::invalid_request(error));

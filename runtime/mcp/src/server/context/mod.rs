@@ -14,6 +14,7 @@ use toolcell_core::{PromptSpec, Prompts, ResourceSpec, ResourceTemplate, Resourc
 
 use crate::message::{RpcError, excerpt};
 use crate::server::catalog::Duplicate;
+use crate::server::listeners::List;
 
 pub(crate) use answer::{Form, response};
 pub use list::PAGE_CONTEXT;
@@ -90,6 +91,32 @@ impl ContextCatalog {
 
     pub(crate) fn has_prompts(&self) -> bool {
         !self.prompts.is_empty()
+    }
+
+    /// Checks that a method is not one for resources or prompts that are not offered.
+    ///
+    /// # Errors
+    /// Fails for such a method as for one that does not exist.
+    pub(crate) fn check_method(&self, method: &str) -> Result<(), RpcError> {
+        let is_offered = match method.split_once('/') {
+            Some(("resources", _)) => self.has_resources(),
+            Some(("prompts", _)) => self.has_prompts(),
+            Some(("completion", _)) => self.has_resources() || self.has_prompts(),
+            _ => true,
+        };
+        match is_offered {
+            true => Ok(()),
+            false => Err(RpcError::unknown_method(method)),
+        }
+    }
+
+    /// True if a list is one that can have items.
+    pub(crate) fn has_list(&self, list: List) -> bool {
+        match list {
+            List::Tools => true,
+            List::Resources => self.has_resources(),
+            List::Prompts => self.has_prompts(),
+        }
     }
 
     /// True if both have the same lists of resources.
