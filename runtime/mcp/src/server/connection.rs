@@ -444,9 +444,7 @@ impl Connection {
         if !self.scope(params)?.version.is_stateless() {
             return Err(RpcError::unknown_method(listeners::METHOD));
         }
-        let catalog = self.server.catalog();
-        let mut lists = listeners::wanted(params)?;
-        lists.retain(|list| catalog.context.has_list(*list));
+        let lists = listeners::wanted(params, &self.server.catalog())?;
         if !self.outbox.carries_requests() {
             let error = "a subscription is answered with `text/event-stream`";
             return Err(RpcError::invalid_request(error));

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::message::{self, RequestId, RpcError};
+use crate::server::catalog::Catalog;
 use crate::server::in_flight::Ticket;
 use crate::server::outbox::{Message, Outbox, Reply};
 use crate::server::state::ServerState;
@@ -120,15 +121,16 @@ fn meta(id: &RequestId) -> Value {
     json!({ SUBSCRIPTION: id })
 }
 
-/// Returns the lists whose changes a subscription asks for.
+/// Returns the lists that are offered and whose changes a subscription asks for.
 ///
 /// # Errors
 /// Fails if its parameters do not say which notifications are wanted.
-pub(crate) fn wanted(params: &Map<String, Value>) -> Result<Vec<List>, RpcError> {
+pub(crate) fn wanted(params: &Map<String, Value>, catalog: &Catalog) -> Result<Vec<List>, RpcError> {
     let Some(Value::Object(wanted)) = params.get("notifications") else {
         return Err(RpcError::invalid_params("`notifications` is not an object"));
     };
-    let is_wanted = |list: &List| wanted.get(list.name()) == Some(&Value::Bool(true));
+    let is_wanted =
+        |list: &List| wanted.get(list.name()) == Some(&Value::Bool(true)) && catalog.context.has_list(*list);
     Ok(List::ALL.into_iter().filter(is_wanted).collect())
 }
 

@@ -204,7 +204,7 @@ async fn lists_are_sorted_and_have_the_form_of_the_version() {
 }
 
 #[tokio::test]
-async fn long_list_has_pages() {
+async fn long_list_of_resources_has_pages() {
     for (count, pages) in [(PAGE_CONTEXT, 1), (PAGE_CONTEXT + 1, 2)] {
         let uris: Vec<String> = (0..count).map(|n| format!("a:{n:04}")).collect();
         let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
