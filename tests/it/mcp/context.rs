@@ -19,11 +19,11 @@ fn user() -> User {
     user
 }
 
-fn read(client: &mut Client, uri: &str) -> Value {
+fn read(client: &mut Client<'_>, uri: &str) -> Value {
     client.ask(1, "resources/read", json!({"uri": uri}))
 }
 
-fn get(client: &mut Client, name: &str, arguments: Value) -> Value {
+fn get(client: &mut Client<'_>, name: &str, arguments: Value) -> Value {
     client.ask(2, "prompts/get", json!({"name": name, "arguments": arguments}))
 }
 
@@ -117,10 +117,10 @@ fn rules_budgets_and_limits_hold_for_resources_and_prompts() {
     client.finish();
 
     let user = self::user();
-    let mut client = Client::session(&user, &["--tool", "notes.wasm", "--limit", "fuel=1"]);
+    let mut client = Client::session(&user, &["--tool", "notes.wasm", "--limit", "fuel=100"]);
     let ended = read(&mut client, "test://static-text");
     let message = ended["error"]["message"].as_str().unwrap();
-    assert!(message.contains("1 units of fuel"), "{ended}");
+    assert!(message.contains("100 units of fuel"), "{ended}");
     client.finish();
 }
 
