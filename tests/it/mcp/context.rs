@@ -166,7 +166,7 @@ fn same_resources_of_two_components_are_refused() {
     ]);
     let told = refused.ended(3).stderr;
     assert!(
-        told.contains("`notes` and `more` both offer `test://static-binary`"),
+        told.contains("`notes` and `more` both offer `test://static-text`"),
         "{told}"
     );
 }
