@@ -14,7 +14,7 @@ use crate::lines::{Line, Lines, MAX_MESSAGE_BYTES};
 use crate::message::{self, Incoming, Request, RequestId, RpcError, excerpt};
 use crate::server::call::{Asks, Call, Scope, Severity};
 use crate::server::catalog::cacheable;
-use crate::server::context::{ContextCall, Form};
+use crate::server::context::ContextCall;
 use crate::server::in_flight::{
     Full, InFlight, Load, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Ticket, memory_of_call,
 };
@@ -403,22 +403,16 @@ impl Connection {
         let scope = self.scope(&params)?;
         let catalog = self.server.catalog();
         catalog.context.check_method(method)?;
-        let ContextCall {
-            tool,
-            arguments,
-            form,
-        } = match method {
+        let call = match method {
             "resources/read" => catalog.context.read(&params, scope.version.is_stateless())?,
             "prompts/get" => catalog.context.get(&mut params)?,
             _ => catalog.call(params)?,
         };
-        let memory = memory_of_call(id, scope.progress.as_ref(), &arguments);
+        let memory = memory_of_call(id, scope.progress.as_ref(), &call.arguments);
         let ticket = self.begin(id, memory)?;
         Ok(Begun {
-            tool,
+            call,
             generation: catalog.generation,
-            arguments,
-            form,
             scope,
             ticket,
         })
@@ -460,10 +454,8 @@ impl Connection {
 
 /// Call with accepted parameters.
 struct Begun {
-    tool: Arc<dyn toolcell_core::Tool>,
+    call: ContextCall,
     generation: u64,
-    arguments: Map<String, Value>,
-    form: Form,
     scope: Scope,
     ticket: Ticket,
 }
@@ -471,18 +463,23 @@ struct Begun {
 impl Begun {
     fn into_call(self, connection: &Connection, reply: Reply) -> Call {
         let server = connection.server.clone();
+        let ContextCall {
+            tool,
+            arguments,
+            form,
+        } = self.call;
         let call = ToolCall {
             id: server.next_call(),
-            name: self.tool.spec().name.clone(),
-            arguments: self.arguments,
+            name: tool.spec().name.clone(),
+            arguments,
         };
         server.observer.started(&call);
         Call {
             server,
-            tool: self.tool,
+            tool,
             generation: self.generation,
             call,
-            form: self.form,
+            form,
             scope: self.scope,
             ticket: self.ticket,
             outbox: connection.outbox.clone(),

@@ -369,3 +369,25 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
 fn escaped(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.escape_debug().to_string()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_and_prompts_are_in_addition_to_tools() {
+        let check = |interfaces: &[&str]| {
+            let exports = interfaces
+                .iter()
+                .map(|name| format!("toolcell:tool/{name}@0.1.0"));
+            check_contract(Role::Tools, &exports.collect::<Vec<_>>())
+        };
+        assert!(check(&["tools", "resources", "prompts"]).is_ok());
+        for alone in [&["resources"][..], &["prompts"], &["resources", "prompts"]] {
+            assert!(matches!(
+                check(alone),
+                Err(LoadError::NotATool { is_hook: false, .. })
+            ));
+        }
+    }
+}
