@@ -7,6 +7,7 @@
 //! | concept | modules |
 //! |---|---|
 //! | tools, their descriptions, calls and results | [`tool`], [`content`] |
+//! | resources and prompts of a source, beside its tools | [`resource`], [`prompt`] |
 //! | hooks: code that observes, changes or refuses | [`hook`] |
 //! | errors of calls | [`error`] |
 //! | policies, the syntax of grants, and receipts of calls | [`policy`], [`grant`], [`receipt`] |
@@ -29,8 +30,10 @@ pub mod inert;
 pub mod json;
 pub mod keyvalue;
 pub mod policy;
+pub mod prompt;
 pub mod provider;
 pub mod redact;
+pub mod resource;
 pub mod schema;
 pub mod secret;
 pub mod store;
@@ -55,9 +58,11 @@ pub use message::{Message, Part};
 pub use place::{ArgumentPlace, PlaceKind};
 pub use plan::{Plan, PlanStep};
 pub use policy::{Grants, Limits, Policy};
+pub use prompt::{PromptArgument, PromptMessage, PromptRole, PromptSpec, Prompts};
 pub use provider::{Provider, ProviderError};
 pub use receipt::{AgentUse, Receipt};
 pub use redact::Redactor;
+pub use resource::{ResourceSpec, ResourceTemplate, Resources, UriTemplate};
 pub use schema::Schema;
 pub use secret::{SecretBinding, Secrets};
 pub use store::{SessionStore, StoreError};

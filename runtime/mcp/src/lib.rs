@@ -19,6 +19,7 @@
 //! | the same over HTTP: tokens, sessions, limits, metrics | `server::http` |
 //! | questions to the user about a call | `server::question` |
 //! | results and tools in the form of each version | `server::result`, `server::catalog` |
+//! | resources and prompts beside tools | `server::context` |
 //! | servers of others, whose tools become ours | [`client`] |
 //!
 //! Specifications: <https://modelcontextprotocol.io/specification>, <https://www.jsonrpc.org/specification>.
@@ -36,8 +37,9 @@ pub use server::http::{
     MAX_REQUESTS, MAX_SESSIONS, Metrics, PATH, Reached, SESSION_IDLE,
 };
 pub use server::{
-    BATCH_PART_BYTES, DuplicateTool, Identity, LOG_KEY, MAX_BATCH, MAX_BATCHES, MAX_IN_FLIGHT,
+    BATCH_PART_BYTES, Duplicate, Identity, LOG_KEY, MAX_BATCH, MAX_BATCHES, MAX_COMPLETIONS, MAX_IN_FLIGHT,
     MAX_IN_FLIGHT_BYTES, MAX_QUESTIONS, MAX_RUNNING, MAX_STALL, MAX_UNREAD_BYTES,
-    MAX_UNREAD_WITH_NOTIFICATION, PAGE_TOOLS, QUESTION_TIME, RECEIPT_KEY, Server, ServerObserver,
+    MAX_UNREAD_WITH_NOTIFICATION, Offered, PAGE_CONTEXT, PAGE_TOOLS, QUESTION_TIME, RECEIPT_KEY, Server,
+    ServerObserver,
 };
 pub use version::Version;

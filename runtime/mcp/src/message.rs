@@ -114,6 +114,11 @@ impl RpcError {
         Self::new(-32603, "the tool could not be run because of an internal error")
     }
 
+    /// The call of a method other than `tools/call` failed, in the words for a model.
+    pub(crate) fn failed(message: String) -> Self {
+        Self::new(-32603, message)
+    }
+
     /// Too many requests at a time; an error of this server's own (JSON-RPC reserves -32099 to -32000 for servers).
     pub(crate) fn busy(message: impl Into<String>) -> Self {
         Self::new(-32000, message)

@@ -28,6 +28,36 @@ mod hook_bindings {
     });
 }
 
+#[allow(clippy::all, reason = "generated")]
+mod resource_bindings {
+    wasmtime::component::bindgen!({
+        path: "wit",
+        world: "resource-provider",
+        exports: { default: async },
+        require_store_data_send: true,
+        with: {
+            "toolcell:tool/types": super::bindings::toolcell::tool::types,
+            "toolcell:tool/log": super::bindings::toolcell::tool::log,
+            "toolcell:tool/progress": super::bindings::toolcell::tool::progress,
+        },
+    });
+}
+
+#[allow(clippy::all, reason = "generated")]
+mod prompt_bindings {
+    wasmtime::component::bindgen!({
+        path: "wit",
+        world: "prompt-provider",
+        exports: { default: async },
+        require_store_data_send: true,
+        with: {
+            "toolcell:tool/types": super::bindings::toolcell::tool::types,
+            "toolcell:tool/log": super::bindings::toolcell::tool::log,
+            "toolcell:tool/progress": super::bindings::toolcell::tool::progress,
+        },
+    });
+}
+
 pub(crate) use bindings::exports::toolcell::tool::tools::{
     Call, Definition, Output, ToolError as GuestError,
 };
@@ -37,6 +67,12 @@ pub(crate) use bindings::{Provider, ProviderPre};
 /// Types of the hook interface.
 pub(crate) use hook_bindings::exports::toolcell::tool::hooks;
 pub(crate) use hook_bindings::{HookProvider, HookProviderPre};
+/// Types of the interface of prompts.
+pub(crate) use prompt_bindings::exports::toolcell::tool::prompts;
+pub(crate) use prompt_bindings::{PromptProvider, PromptProviderPre};
+/// Types of the interface of resources.
+pub(crate) use resource_bindings::exports::toolcell::tool::resources;
+pub(crate) use resource_bindings::{ResourceProvider, ResourceProviderPre};
 
 /// Role of a component, determined by the interface that it exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +81,10 @@ pub(crate) enum Role {
     Tools,
     /// Hook of a session.
     Hook,
+    /// Provider of resources, in addition to tools.
+    Resources,
+    /// Provider of prompts, in addition to tools.
+    Prompts,
 }
 
 impl Role {
@@ -53,6 +93,8 @@ impl Role {
         match self {
             Self::Tools => "toolcell:tool/tools",
             Self::Hook => "toolcell:tool/hooks",
+            Self::Resources => "toolcell:tool/resources",
+            Self::Prompts => "toolcell:tool/prompts",
         }
     }
 

@@ -10,10 +10,11 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::state::CellState;
-use crate::cell::{CellRunner, Footprint};
+use crate::cell::{CellRequest, CellRunner, Footprint, GuestCall};
+use crate::context::ContextExports;
 use crate::egress::{BoundSecrets, Egress, Transport};
 use crate::error::LoadError;
-use crate::load::definitions;
+use crate::load::definitions::{self, DefinitionLog};
 use crate::load::imports::{Ability, Import};
 use crate::typed::{Functions, LeftOut};
 
@@ -57,6 +58,7 @@ pub(crate) struct Loaded {
     pub(crate) base: Base,
     pub(crate) code: Code,
     pub(crate) specs: Vec<Arc<ToolSpec>>,
+    pub(crate) exports: ContextExports,
 }
 
 /// Kind of a component with tools: what its tools are.
@@ -165,6 +167,26 @@ impl Base {
         let egress = Egress::new(&policy.grants.http, &policy.limits, secrets, transport);
         Arc::new(egress.denying(&policy.grants.denied.http))
     }
+
+    /// Reads definitions, in a cell with nothing granted.
+    pub(crate) async fn ask<J: GuestCall>(&self, pre: &J::World, job: J) -> Result<J::Done, LoadError> {
+        let policy = Arc::new(definitions::bare_policy());
+        let log = Arc::new(DefinitionLog::default());
+        let request = CellRequest {
+            pre,
+            policy: &policy,
+            limits: policy.limits.clone(),
+            egress: &self.egress(&policy, BoundSecrets::default()),
+            observer: log.clone(),
+            footprint: self.footprint,
+            bytes_in: 0,
+        };
+        let ended = self.cells.run_cell(request, job).await;
+        ended.result.map_err(|source| LoadError::Definitions {
+            source,
+            log: log.take(),
+        })
+    }
 }
 
 impl Component {
@@ -237,6 +259,7 @@ impl Component {
             base: self.0.base.clone(),
             code: Code::Program(pre.clone()),
             specs: vec![Arc::new(spec)],
+            exports: ContextExports::default(),
         })))
     }
 

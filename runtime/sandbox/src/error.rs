@@ -199,6 +199,14 @@ pub enum LoadError {
         /// Reason of the rejection.
         reason: String,
     },
+    /// The list of resources or prompts is invalid.
+    #[error("invalid list of {kind}: {reason}")]
+    Listing {
+        /// `resources` or `prompts`.
+        kind: &'static str,
+        /// Reason of the rejection.
+        reason: String,
+    },
     /// A schema is invalid.
     #[error("invalid {which} schema of the tool `{tool}`")]
     Schema {

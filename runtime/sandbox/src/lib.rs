@@ -27,6 +27,7 @@
 //! | loaded components and their tools | `component`, `tool`, `bindings` |
 //! | components whose functions are tools, programs | `typed`, `program` |
 //! | files and URLs in arguments | `places` |
+//! | resources and prompts beside tools: lists, reading | `context`, `resources`, `prompts` |
 //! | hooks: manifest, requests, responses | [`hook`] |
 //! | one call: state, epochs, scheduling, errors, receipt | `cell`, `cell::state`, `cell::epoch`, `cell::scheduler`, `cell::failure`, `cell::receipt` |
 //! | memory of a call, in the guest and in the host | `cell::memory`, `cell::limiter`, `cell::objects` |
@@ -44,6 +45,7 @@
 //! | components being compiled and waiting | 2 and 64 | `load` |
 //! | one call of a hook | [`toolcell_core::Limits`], and the limits of responses in [`hook`] | `hook`, and `tests/it/hooks` of the project |
 //! | reading definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
+//! | resources and prompts of a component | 1,024 and 32 templates, 128; and the limits of their texts | unit tests of both |
 //! | one call | [`toolcell_core::Limits`] | `limits` |
 //! | WebAssembly stack | 512 KiB | `attacks` |
 //! | data passed to the host at once | the output limit and 1 MiB | `limits` |
@@ -60,6 +62,7 @@ mod bindings;
 mod cell;
 mod component;
 pub mod componentize;
+mod context;
 mod egress;
 mod engine;
 mod error;
@@ -74,11 +77,14 @@ mod keyvalue;
 mod load;
 mod places;
 mod program;
+mod prompts;
+mod resources;
 mod sandbox;
 mod tool;
 mod typed;
 
 pub use component::{Component, ComponentKind, Description, Digest, Identity, InvalidDigest};
+pub use context::{ComponentContext, ContextError};
 pub use egress::address::is_public_address;
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use error::{CacheError, CompileLimit, EngineError, LoadError};

@@ -19,6 +19,7 @@ use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
 use crate::component::{Code, Component, Description, Digest, Loaded};
+use crate::context::ContextExports;
 use crate::egress::{HostNetwork, Network, Transport};
 use crate::engine;
 use crate::error::{CacheError, EngineError, LoadError};
@@ -302,6 +303,7 @@ impl Sandbox {
             source: shared_error(e),
         };
         let exports = &found.base.identity.exports;
+        let context = ContextExports::of(exports, &found.linked).map_err(mismatch)?;
         let code = match (Role::Tools.is_among(exports), program::is_among(exports)) {
             (true, _) => Code::Tools(ProviderPre::new(found.linked).map_err(mismatch)?),
             (false, true) => Code::Program(CommandPre::new(found.linked).map_err(mismatch)?),
@@ -318,8 +320,12 @@ impl Sandbox {
         if let Code::Program(_) = &code {
             // Its definition has its file name, and is in no cache.
             let specs = vec![program::spec(&found.base.identity.label)];
-            let base = found.base;
-            return Ok(Component(Arc::new(Loaded { base, code, specs })));
+            return Ok(Component(Arc::new(Loaded {
+                base: found.base,
+                code,
+                specs,
+                exports: ContextExports::default(),
+            })));
         }
         let known = shared
             .cache
@@ -329,7 +335,7 @@ impl Sandbox {
             Some(stored) => definitions::checked(stored)?,
             None => {
                 let stored = match &code {
-                    Code::Tools(pre) => shared.ask(pre, found.base.footprint, Ask).await?,
+                    Code::Tools(pre) => shared.ask(&found.base, pre, Ask).await?,
                     Code::Functions(functions) => functions.define(&bytes.read()),
                     Code::Program(_) => Vec::new(),
                 };
@@ -344,6 +350,7 @@ impl Sandbox {
             base: found.base,
             code,
             specs,
+            exports: context,
         })))
     }
 
@@ -367,7 +374,7 @@ impl Sandbox {
         let known = shared.cache.as_ref().and_then(|cache| cache.hook(&found.entry));
         let (claims, is_known) = match known {
             Some(claims) => (claims, true),
-            None => (shared.ask(&pre, found.base.footprint, hook::Ask).await?, false),
+            None => (shared.ask(&found.base, &pre, hook::Ask).await?, false),
         };
         let spec = claims.clone().check()?;
         if let (Some(cache), false) = (&shared.cache, is_known) {

@@ -16,6 +16,7 @@ use wasmtime::Store;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
+use crate::bindings::{PromptProviderPre, ResourceProviderPre};
 use crate::cell::failure;
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
@@ -24,14 +25,24 @@ use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::load::imports::Ability;
 use crate::places;
 use crate::program::{ProgramCall, ProgramResult};
+use crate::prompts::PromptRun;
+use crate::resources::ReadRun;
 use crate::typed::{FunctionCall, FunctionResult, Functions};
 
-/// One tool of one component, with the policy under which it is called.
+/// One tool of one component, with the policy under which it is called, or what reads its resources or gets its prompts.
 pub(crate) struct ComponentTool {
     pub(crate) component: Arc<Loaded>,
+    pub(crate) operation: Operation,
     pub(crate) spec: Arc<ToolSpec>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) egress: Arc<Egress>,
+}
+
+/// Export of a component that is called.
+pub(crate) enum Operation {
+    Tool,
+    ReadResource(ResourceProviderPre<CellState>),
+    GetPrompt(PromptProviderPre<CellState>),
 }
 
 impl Component {
@@ -58,16 +69,24 @@ impl Component {
 
     fn tools_bound(&self, policy: Arc<Policy>, secrets: BoundSecrets) -> Vec<Arc<dyn Tool>> {
         let egress = self.0.base.egress(&policy, secrets);
-        (self.0.specs.iter())
-            .map(|spec| -> Arc<dyn Tool> {
-                Arc::new(ComponentTool {
-                    component: self.0.clone(),
-                    spec: spec.clone(),
-                    policy: policy.clone(),
-                    egress: egress.clone(),
-                })
-            })
-            .collect()
+        let tool = |spec: &Arc<ToolSpec>| self.operation(Operation::Tool, spec.clone(), &policy, &egress);
+        self.0.specs.iter().map(tool).collect()
+    }
+
+    pub(crate) fn operation(
+        &self,
+        operation: Operation,
+        spec: Arc<ToolSpec>,
+        policy: &Arc<Policy>,
+        egress: &Arc<Egress>,
+    ) -> Arc<dyn Tool> {
+        Arc::new(ComponentTool {
+            component: self.0.clone(),
+            operation,
+            spec,
+            policy: policy.clone(),
+            egress: egress.clone(),
+        })
     }
 }
 
@@ -105,10 +124,20 @@ impl ComponentTool {
     async fn call_in_cell(&self, call: ToolCall, cx: CallContext) -> CallResult {
         let limits = within(&self.policy.limits, cx.observer.left());
         let (begun, wall_ms) = (Instant::now(), limits.wall_ms);
-        let result = match &self.component.code {
-            Code::Tools(pre) => self.call_tool(pre, call, &cx, limits).await,
-            Code::Functions(functions) => self.call_function(functions, call, &cx, limits).await,
-            Code::Program(pre) => self.call_program(pre, call, &cx, limits).await,
+        let result = match (&self.operation, &self.component.code) {
+            (Operation::Tool, Code::Tools(pre)) => self.call_tool(pre, call, &cx, limits).await,
+            (Operation::Tool, Code::Functions(functions)) => {
+                self.call_function(functions, call, &cx, limits).await
+            }
+            (Operation::Tool, Code::Program(pre)) => self.call_program(pre, call, &cx, limits).await,
+            (Operation::ReadResource(pre), _) => {
+                let run = ReadRun::new(call, values_of(&cx));
+                self.call_listed(pre, run.byte_len(), run, &cx, limits).await
+            }
+            (Operation::GetPrompt(pre), _) => {
+                let run = PromptRun::new(call, values_of(&cx));
+                self.call_listed(pre, run.byte_len(), run, &cx, limits).await
+            }
         };
         let redactor = self.egress.redactor();
         if redactor.is_empty() {
@@ -140,11 +169,7 @@ impl ComponentTool {
             id: call.id,
             name: self.spec.name.to_string(),
             arguments: Value::Object(call.arguments).to_string(),
-            context: cx
-                .values
-                .iter()
-                .map(|(k, v)| (k.clone(), v.to_string()))
-                .collect(),
+            context: values_of(cx),
         };
         let request = self.request(pre, cx, limits, byte_len(&call));
         let redactor = self.egress.redactor();
@@ -153,14 +178,38 @@ impl ComponentTool {
             .await;
         let result = ended.result.and_then(|answer| match answer {
             Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
-            Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_user| {
-                tell_user(&*cx.observer, for_user);
-                ToolError::Failed {
-                    message: "the tool failed; details are in its log".into(),
-                }
-            })),
+            Err(error) => Err(self.guest_error(error, cx)),
         });
         CallResult::from(result).with_receipt(ended.receipt)
+    }
+
+    /// Reads a resource or gets a prompt.
+    async fn call_listed<G>(
+        &self,
+        pre: &G::World,
+        bytes_in: u64,
+        run: G,
+        cx: &CallContext,
+        limits: Limits,
+    ) -> CallResult
+    where
+        G: GuestCall<Done = Result<CallResult, GuestError>>,
+    {
+        let request = self.request(pre, cx, limits, bytes_in);
+        let ended = self.component.base.cells.run_cell(request, run).await;
+        let result = ended
+            .result
+            .and_then(|answer| answer.map_err(|error| self.guest_error(error, cx)));
+        CallResult::from(result).with_receipt(ended.receipt)
+    }
+
+    fn guest_error(&self, error: GuestError, cx: &CallContext) -> ToolError {
+        failure::of_guest(error, self.egress.redactor()).unwrap_or_else(|for_user| {
+            tell_user(&*cx.observer, for_user);
+            ToolError::Failed {
+                message: "the tool failed; details are in its log".into(),
+            }
+        })
     }
 
     /// Calls a function of a component whose functions are tools.
@@ -318,6 +367,14 @@ impl GuestCall for ToolRun {
     }
 }
 
+/// Values that the host shares with every tool, as a guest gets them.
+fn values_of(cx: &CallContext) -> Vec<(String, String)> {
+    let values = cx.values.iter();
+    values
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect()
+}
+
 fn byte_len(call: &Call) -> u64 {
     let context: usize = call.context.iter().map(|(k, v)| k.len() + v.len()).sum();
     (call.arguments.len() + context) as u64
@@ -333,7 +390,7 @@ pub(crate) fn content_len(content: &bindings::Content) -> usize {
     }
 }
 
-fn guest_text(error: &GuestError) -> &str {
+pub(crate) fn guest_text(error: &GuestError) -> &str {
     match error {
         GuestError::InvalidArguments(text)
         | GuestError::Denied(text)

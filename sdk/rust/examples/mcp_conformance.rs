@@ -1,13 +1,15 @@
-//! Tools of the MCP conformance suite, with the names and results that its scenarios expect.
+//! Tools, resources and prompts of the MCP conformance suite, with the names and results that its scenarios expect.
 //!
 //! `tests/mcp-conformance` serves them and runs the suite against the server.
 
 use std::thread::sleep;
 use std::time::Duration;
 
+use toolcell_sdk::prompts::{self, Argument, Message, Prompt, Prompts};
+use toolcell_sdk::resources::{Resource, Resources, Template};
 use toolcell_sdk::{
-    Arguments, Context, Definition, Hints, Output, Result, Tool, ToolError, log, progress, serde_json::json,
-    tool,
+    Arguments, Content, Context, Definition, Hints, Output, Result, Tool, ToolError, log, progress,
+    serde_json::json, tool,
 };
 
 /// PNG picture of one red pixel.
@@ -177,3 +179,96 @@ toolcell_sdk::export!(
     json_schema_2020_12_tool,
     test_x_mcp_header,
 );
+
+struct Fixtures;
+
+impl Resources for Fixtures {
+    fn list() -> Vec<Resource> {
+        vec![
+            Resource::new("test://static-text", "static-text")
+                .description("A text.")
+                .media_type("text/plain"),
+            Resource::new("test://static-binary", "static-binary")
+                .description("A picture.")
+                .media_type("image/png"),
+        ]
+    }
+
+    fn templates() -> Vec<Template> {
+        let template = Template::new("test://template/{id}/data", "template")
+            .description("Data of an identifier.")
+            .media_type("application/json");
+        vec![template.values("id", ["123", "124", "200"])]
+    }
+
+    fn read(uri: &str, _: &Context) -> Result<Output> {
+        let id = uri
+            .strip_prefix("test://template/")
+            .and_then(|rest| rest.strip_suffix("/data"));
+        match (uri, id) {
+            ("test://static-text", _) => {
+                Ok(Output::new().text("This is the content of the static text resource."))
+            }
+            ("test://static-binary", _) => Ok(Output::new().blob("image/png", RED_PIXEL)),
+            (_, Some("0")) => Err(ToolError::invalid("there is no such identifier")),
+            (_, Some(id)) => {
+                let data = json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
+                Ok(Output::new().text(data.to_string()))
+            }
+            _ => Err(ToolError::invalid("there is no such resource")),
+        }
+    }
+}
+
+impl Prompts for Fixtures {
+    fn list() -> Vec<Prompt> {
+        let prompt = |name, description: &str| Prompt::new(name).description(description);
+        vec![
+            prompt("test_simple_prompt", "Has no arguments."),
+            prompt("test_prompt_with_arguments", "Has two arguments.")
+                .argument(Argument::new("arg1").required())
+                .argument(Argument::new("arg2").required()),
+            prompt("test_prompt_with_embedded_resource", "Contains a resource.")
+                .argument(Argument::new("resourceUri").required()),
+            prompt("test_prompt_with_image", "Contains a picture."),
+            prompt("test_prompt_with_values", "Has an argument with values.")
+                .argument(Argument::new("style").values(["brief", "broad", "thorough"])),
+        ]
+    }
+
+    fn get(name: &str, arguments: &prompts::Arguments, _: &Context) -> Result<Vec<Message>> {
+        let of = |name: &str| arguments.get(name).map_or("", String::as_str);
+        let blob = |media_type: &str, data: &[u8]| {
+            Message::user(Content::Blob {
+                media_type: media_type.into(),
+                data: data.into(),
+            })
+        };
+        Ok(match name {
+            "test_prompt_with_arguments" => vec![Message::user(format!(
+                "Prompt with arguments: arg1='{}', arg2='{}'",
+                of("arg1"),
+                of("arg2")
+            ))],
+            "test_prompt_with_embedded_resource" => vec![
+                blob("text/plain", b"Embedded resource content for testing."),
+                Message::user(format!(
+                    "Please process the embedded resource above, {}.",
+                    of("resourceUri")
+                )),
+            ],
+            "test_prompt_with_image" => vec![
+                blob("image/png", RED_PIXEL),
+                Message::user("Please analyze the image above."),
+            ],
+            "test_prompt_with_values" => vec![
+                Message::user(format!("Be {}.", of("style"))),
+                Message::assistant("I will."),
+            ],
+            _ => vec![Message::user("This is a simple prompt for testing.")],
+        })
+    }
+}
+
+toolcell_sdk::export_resources!(Fixtures);
+toolcell_sdk::export_prompts!(Fixtures);

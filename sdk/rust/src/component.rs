@@ -136,11 +136,7 @@ pub fn run(tools: &[Entry], call: wire::Call) -> Result<wire::Output, wire::Tool
         .into());
     };
     let arguments = Arguments::parse(&call.arguments)?;
-    let values = call.context.into_iter().filter_map(|(name, json)| {
-        // Invalid JSON in a context value is an error of the host, not a reason to refuse the call.
-        Some((name, serde_json::from_str(&json).ok()?))
-    });
-    let output = (tool.call)(arguments, &Context::new(call.id, values))?;
+    let output = (tool.call)(arguments, &Context::received(call.id, call.context))?;
     Ok(output.into())
 }
 

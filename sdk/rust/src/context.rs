@@ -33,6 +33,15 @@ impl Context {
         }
     }
 
+    /// Creates the context of a request of the host.
+    pub(crate) fn received(call_id: String, values: Vec<(String, String)>) -> Self {
+        let values = values.into_iter().filter_map(|(name, json)| {
+            // Invalid JSON in a context value is an error of the host, not a reason to refuse the call.
+            Some((name, serde_json::from_str(&json).ok()?))
+        });
+        Self::new(call_id, values)
+    }
+
     /// Identifier of this call, unique in the session.
     pub fn call_id(&self) -> &str {
         &self.call_id

@@ -57,6 +57,11 @@
 //!
 //! A component can also run at fixed points of a turn, and change or refuse operations: see [`hook`](mod@hook).
 //!
+//! # Resources and prompts
+//!
+//! A component with tools can also provide [`resources`](mod@resources), which clients read by URI, and
+//! [`prompts`](mod@prompts), which users begin conversations with.
+//!
 //! # Tests
 //!
 //! The function itself stays callable in tests; [`testing`] calls the tool with JSON, as the host does.
@@ -77,6 +82,8 @@ pub mod keyvalue;
 pub mod log;
 mod output;
 pub mod progress;
+pub mod prompts;
+pub mod resources;
 mod schema;
 pub mod show;
 #[cfg(not(target_family = "wasm"))]

@@ -55,16 +55,22 @@ fn checked_in_bindings_match_the_contract() {
         let path = format!("crate::generated::tool::toolcell::tool::{interface}");
         (format!("toolcell:tool/{interface}@0.1.0"), WithOption::Path(path))
     });
-    check(
-        "hook-provider",
-        "hook.rs",
-        Opts {
-            export_macro_name: Some("__export_hook_provider".into()),
-            default_bindings_module: Some("toolcell_sdk::generated::hook".into()),
-            with: shared.into(),
-            ..Opts::default()
-        },
-    );
+    for (world, file) in [
+        ("hook-provider", "hook"),
+        ("resource-provider", "resources"),
+        ("prompt-provider", "prompts"),
+    ] {
+        check(
+            world,
+            &format!("{file}.rs"),
+            Opts {
+                export_macro_name: Some(format!("__export_{}", world.replace('-', "_"))),
+                default_bindings_module: Some(format!("toolcell_sdk::generated::{file}")),
+                with: shared.clone().into(),
+                ..Opts::default()
+            },
+        );
+    }
 }
 
 #[test]

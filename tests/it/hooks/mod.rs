@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::repository::workspace::root;
 use crate::support::cli_user::{Seen, User};
 
-/// Builds the example hooks of the SDK, once for all tests.
+/// Builds the example hooks of the SDK, and the component with resources and prompts, once for all tests.
 pub(crate) fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -27,6 +27,7 @@ pub(crate) fn built() -> &'static Path {
             .args(["build", "--quiet", "--locked", "--profile", "guest"])
             .args(["--target", "wasm32-wasip2", "--package", "toolcell-sdk"])
             .args(["--example", "keep_files", "--example", "unruly_hook"])
+            .args(["--example", "mcp_conformance"])
             .arg("--target-dir")
             .arg(target)
             .current_dir(root())

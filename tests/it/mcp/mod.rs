@@ -5,6 +5,7 @@ mod asking;
 mod attaching;
 mod boxed;
 mod configured;
+mod context;
 mod hooks;
 mod http;
 mod install;

@@ -354,7 +354,7 @@ pub(crate) fn known(
                 .collect(),
             findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),
         };
-        let names = loaded.tools.iter().map(|tool| tool.spec().name.to_string());
+        let names = loaded.called().map(|tool| tool.spec().name.to_string());
         all.extend(names.map(|name| (name, known.clone())));
     }
     Ok(all)

@@ -33,8 +33,7 @@ pub(crate) fn of_tools<'a>(
             let own = total(&reasons(&loaded.settings, &abilities));
             let flow = own.union(hooks);
             loaded
-                .tools
-                .iter()
+                .called()
                 .map(move |tool| (tool.spec().name.to_string(), flow))
         })
         .collect()

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toolcell_core::denial::PathDenial;
 use toolcell_core::hook::HookOrder;
 use toolcell_core::suggest::nearest;
-use toolcell_core::{Hook, Policy, Secrets, Tool};
+use toolcell_core::{Hook, Policy, Secrets, Tool, ToolName};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
-    Component, ComponentKind, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError,
-    Sandbox, TrustedComponent as _,
+    Component, ComponentContext, ComponentKind, ContextError, Description, Digest, HookComponent, Identity,
+    InvalidBinding, LoadError, Sandbox, TrustedComponent as _,
 };
 
 use crate::components::buckets;
@@ -63,6 +63,17 @@ pub(crate) struct Loaded {
     pub(crate) component: Component,
     /// Its tools under this policy.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// Its resources and prompts under this policy, if they are served.
+    pub(crate) context: ComponentContext,
+}
+
+impl Loaded {
+    /// Returns what can be called: its tools, and those that read its resources and get its prompts.
+    pub(crate) fn called(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        let reader = self.context.resources.iter().map(|resources| &resources.reader);
+        let getter = self.context.prompts.iter().map(|prompts| &prompts.getter);
+        self.tools.iter().chain(reader).chain(getter)
+    }
 }
 
 /// Loaded hook with its policy.
@@ -186,7 +197,31 @@ impl<'a> ComponentLoader<'a> {
             settings: settings.clone(),
             component,
             tools,
+            context: ComponentContext::default(),
         })
+    }
+
+    /// Adds the resources and prompts of a component, for clients that read them.
+    ///
+    /// # Errors
+    /// Returns an error if a list of them is invalid.
+    pub(crate) async fn add_context(&self, loaded: &mut Loaded) -> Result<(), Failure> {
+        let settings = &loaded.settings;
+        let policy = self.policy(settings)?;
+        let secrets = self.secrets_of(settings)?;
+        let (reader, getter) = (
+            operation(&settings.name, "read_resource"),
+            operation(&settings.name, "get_prompt"),
+        );
+        let context = loaded.component.context(reader, getter, &policy, &secrets).await;
+        loaded.context = context.map_err(|error| match error {
+            ContextError::Secrets(error) => unusable_secrets(&settings.name, error),
+            ContextError::List(error) => cannot_load(loaded.component.label(), error),
+            other => {
+                Failure::new(Exit::Component, text!("`{}` cannot be served", settings.name)).because(other)
+            }
+        })?;
+        Ok(())
     }
 
     /// Loads every enabled hook.
@@ -461,6 +496,17 @@ impl<'a> ComponentLoader<'a> {
     fn bytes(&self, settings: &ToolSettings) -> Result<(String, Bytes), Failure> {
         bytes(settings, self.environment)
     }
+}
+
+/// Name of a tool that is called for something else of a component.
+fn operation(component: &str, does: &str) -> ToolName {
+    // Longer than any that differ in practice; two that do not are refused where they are served.
+    let named = component
+        .chars()
+        .take(40)
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    ToolName::new(format!("{does}_of_{}", named.collect::<String>()))
+        .expect("it has the characters of a name")
 }
 
 /// The bytes of a component: those of a built-in one are compressed, and read only to compile it.

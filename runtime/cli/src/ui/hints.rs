@@ -105,7 +105,7 @@ impl AllowHints {
                 https_only: https_only.collect(),
                 without_files: !has_directory && loaded.component.abilities().contains(&Ability::Files),
             };
-            for tool in &loaded.tools {
+            for tool in loaded.called() {
                 tools.insert(tool.spec().name.to_string(), known.clone());
             }
         }

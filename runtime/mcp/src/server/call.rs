@@ -14,6 +14,7 @@ use toolcell_core::{
 
 use crate::message::{self, RequestId, RpcError};
 use crate::server::connection::SessionState;
+use crate::server::context::Form;
 use crate::server::in_flight::Ticket;
 use crate::server::outbox::{Message, Outbox, Reply};
 use crate::server::question::{self, Subject};
@@ -92,6 +93,7 @@ pub(crate) struct Call {
     /// That of the catalog with the tool.
     pub(crate) generation: u64,
     pub(crate) call: ToolCall,
+    pub(crate) form: Form,
     pub(crate) scope: Scope,
     pub(crate) ticket: Ticket,
     pub(crate) outbox: Outbox,
@@ -106,6 +108,7 @@ impl Call {
             tool,
             generation,
             call,
+            form,
             scope,
             ticket,
             outbox,
@@ -157,7 +160,7 @@ impl Call {
             body: match (question, &result.error) {
                 (Some(question), _) => Body::Question(question),
                 (None, Some(ToolError::Host { .. })) => Body::Internal,
-                (None, _) => Body::Result(Unsent::new(result)),
+                (None, _) => Body::Result(Unsent::new(result, form)),
             },
         };
         answer.send(ticket, permit, &outbox, &reply).await;

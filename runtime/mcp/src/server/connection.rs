@@ -14,6 +14,7 @@ use crate::lines::{Line, Lines, MAX_MESSAGE_BYTES};
 use crate::message::{self, Incoming, Request, RequestId, RpcError, excerpt};
 use crate::server::call::{Asks, Call, Scope, Severity};
 use crate::server::catalog::cacheable;
+use crate::server::context::ContextCall;
 use crate::server::in_flight::{
     Full, InFlight, Load, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Ticket, memory_of_call,
 };
@@ -240,7 +241,7 @@ impl Connection {
                 .await;
         }
         let answer = match method.as_str() {
-            "tools/call" => match self.begin_call(&id, params) {
+            "tools/call" | "resources/read" | "prompts/get" => match self.begin_call(&id, &method, params) {
                 Ok(begun) => {
                     let call = begun.into_call(self, reply);
                     self.tasks.spawn(call.complete(self.state.running.clone()));
@@ -273,15 +274,21 @@ impl Connection {
             _ => {}
         }
         let scope = self.scope(params)?;
+        self.server.catalog().context.check_method(method)?;
         let mut result = match (method, self.state.session()) {
             ("tools/list", _) => self.server.catalog().page(params.get("cursor"), scope.version)?,
+            ("completion/complete", _) => self.server.catalog().context.complete(params)?,
             ("server/discover", _) if is_stateless => self.discover(),
             ("logging/setLevel", Some(session)) if !is_stateless => {
                 let log = Some(Severity::named(params.get("level").unwrap_or(&Value::Null))?);
                 self.state.set(Session { log, ..session });
                 Map::new()
             }
-            _ => return Err(RpcError::unknown_method(method)),
+            _ => {
+                let catalog = self.server.catalog();
+                let page = catalog.context.page(method, params.get("cursor"), scope.version);
+                page.ok_or_else(|| RpcError::unknown_method(method))??
+            }
         };
         if scope.version.is_stateless() {
             result.insert("resultType".into(), "complete".into());
@@ -311,7 +318,7 @@ impl Connection {
         }
         let mut result = json!({
             "protocolVersion": version.as_str(),
-            "capabilities": capabilities(),
+            "capabilities": self.server.catalog().capabilities(),
             "serverInfo": self.server.info,
         });
         if let Some(instructions) = &self.server.identity.instructions {
@@ -323,7 +330,7 @@ impl Connection {
     fn discover(&self) -> Map<String, Value> {
         let mut result = Map::new();
         result.insert("supportedVersions".into(), json!(Version::stateless_names()));
-        result.insert("capabilities".into(), capabilities());
+        result.insert("capabilities".into(), self.server.catalog().capabilities());
         if let Some(instructions) = &self.server.identity.instructions {
             result.insert("instructions".into(), instructions.as_str().into());
         }
@@ -386,30 +393,26 @@ impl Connection {
         })
     }
 
-    /// Checks the parameters of a call and counts it.
-    fn begin_call(&self, id: &RequestId, mut params: Map<String, Value>) -> Result<Begun, RpcError> {
+    /// Checks the parameters of a call and counts it. Resources and prompts are read by calls, too.
+    fn begin_call(
+        &self,
+        id: &RequestId,
+        method: &str,
+        mut params: Map<String, Value>,
+    ) -> Result<Begun, RpcError> {
         let scope = self.scope(&params)?;
-        let Some(Value::String(name)) = params.get("name") else {
-            return Err(RpcError::invalid_params("`name` is not a string"));
-        };
         let catalog = self.server.catalog();
-        let Some(tool) = catalog.get(name).cloned() else {
-            return Err(RpcError::invalid_params(format!(
-                "unknown tool: `{}`",
-                excerpt(name)
-            )));
+        catalog.context.check_method(method)?;
+        let call = match method {
+            "resources/read" => catalog.context.read(&params, scope.version.is_stateless())?,
+            "prompts/get" => catalog.context.get(&mut params)?,
+            _ => catalog.call(params)?,
         };
-        let arguments = match params.remove("arguments") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(arguments)) => arguments,
-            Some(_) => return Err(RpcError::invalid_params("`arguments` is not an object")),
-        };
-        let memory = memory_of_call(id, scope.progress.as_ref(), &arguments);
+        let memory = memory_of_call(id, scope.progress.as_ref(), &call.arguments);
         let ticket = self.begin(id, memory)?;
         Ok(Begun {
-            tool,
+            call,
             generation: catalog.generation,
-            arguments,
             scope,
             ticket,
         })
@@ -435,7 +438,7 @@ impl Connection {
         if !self.scope(params)?.version.is_stateless() {
             return Err(RpcError::unknown_method(listeners::METHOD));
         }
-        let has_tools = listeners::wants_tools(params)?;
+        let lists = listeners::wanted(params, &self.server.catalog())?;
         if !self.outbox.carries_requests() {
             let error = "a subscription is answered with `text/event-stream`";
             return Err(RpcError::invalid_request(error));
@@ -444,16 +447,15 @@ impl Connection {
             ticket: self.begin(id, memory_of_call(id, None, &Map::new()))?,
             server: self.server.clone(),
             outbox: self.outbox.clone(),
-            has_tools,
+            lists,
         })
     }
 }
 
 /// Call with accepted parameters.
 struct Begun {
-    tool: Arc<dyn toolcell_core::Tool>,
+    call: ContextCall,
     generation: u64,
-    arguments: Map<String, Value>,
     scope: Scope,
     ticket: Ticket,
 }
@@ -461,17 +463,23 @@ struct Begun {
 impl Begun {
     fn into_call(self, connection: &Connection, reply: Reply) -> Call {
         let server = connection.server.clone();
+        let ContextCall {
+            tool,
+            arguments,
+            form,
+        } = self.call;
         let call = ToolCall {
             id: server.next_call(),
-            name: self.tool.spec().name.clone(),
-            arguments: self.arguments,
+            name: tool.spec().name.clone(),
+            arguments,
         };
         server.observer.started(&call);
         Call {
             server,
-            tool: self.tool,
+            tool,
             generation: self.generation,
             call,
+            form,
             scope: self.scope,
             ticket: self.ticket,
             outbox: connection.outbox.clone(),
@@ -487,8 +495,4 @@ fn meta(params: &Map<String, Value>) -> Result<Option<&Map<String, Value>>, RpcE
         Some(Value::Object(meta)) => Ok(Some(meta)),
         Some(_) => Err(RpcError::invalid_meta("`_meta` is not an object")),
     }
-}
-
-fn capabilities() -> Value {
-    json!({ "tools": { "listChanged": true }, "logging": {} })
 }

@@ -1,4 +1,4 @@
-//! Clients that are told when the list of tools changes: sessions on a stream or with an open `GET`, and subscriptions of version
+//! Clients that are told when a list changes: sessions on a stream or with an open `GET`, and subscriptions of version
 //! 2026-07-28.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::message::{self, RequestId, RpcError};
+use crate::server::catalog::Catalog;
 use crate::server::in_flight::Ticket;
 use crate::server::outbox::{Message, Outbox, Reply};
 use crate::server::state::ServerState;
@@ -15,11 +16,38 @@ use crate::server::state::ServerState;
 /// Method that subscribes.
 pub(crate) const METHOD: &str = "subscriptions/listen";
 
-/// Notification of a change.
-const CHANGED: &str = "notifications/tools/list_changed";
-
 /// Name of the subscription in the `_meta` of what is sent for it.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// List that can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum List {
+    Tools,
+    Resources,
+    Prompts,
+}
+
+impl List {
+    const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+
+    /// Notification of a change.
+    fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Resources => "notifications/resources/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+        }
+    }
+
+    /// Name in a subscription.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Resources => "resourcesListChanged",
+            Self::Prompts => "promptsListChanged",
+        }
+    }
+}
 
 /// Clients that are told. Each holds a connection or a request, whose numbers are limited.
 #[derive(Default)]
@@ -32,7 +60,7 @@ pub(crate) struct Listeners {
 #[derive(Default)]
 struct All {
     last: u64,
-    listeners: BTreeMap<u64, (Outbox, Value)>,
+    listeners: BTreeMap<u64, (Outbox, Value, Vec<List>)>,
 }
 
 /// Client that is told, until this is dropped.
@@ -48,19 +76,24 @@ impl Listeners {
 
     /// Adds the client of a session.
     pub(crate) fn add_session(self: &Arc<Self>, outbox: Outbox) -> Listening {
-        self.add(outbox, json!({}))
+        self.add(outbox, json!({}), List::ALL.into())
     }
 
     /// Adds a subscription.
-    pub(crate) fn add_subscription(self: &Arc<Self>, outbox: Outbox, id: &RequestId) -> Listening {
-        self.add(outbox, json!({ "_meta": meta(id) }))
+    pub(crate) fn add_subscription(
+        self: &Arc<Self>,
+        outbox: Outbox,
+        id: &RequestId,
+        lists: Vec<List>,
+    ) -> Listening {
+        self.add(outbox, json!({ "_meta": meta(id) }), lists)
     }
 
-    fn add(self: &Arc<Self>, outbox: Outbox, params: Value) -> Listening {
+    fn add(self: &Arc<Self>, outbox: Outbox, params: Value, lists: Vec<List>) -> Listening {
         let mut all = self.lock();
         all.last += 1;
         let key = all.last;
-        all.listeners.insert(key, (outbox, params));
+        all.listeners.insert(key, (outbox, params, lists));
         drop(all);
         Listening {
             listeners: self.clone(),
@@ -68,10 +101,12 @@ impl Listeners {
         }
     }
 
-    /// Tells all clients that the list has changed. One that reads nothing is told while there is room for messages to it.
-    pub(crate) fn tell(&self) {
-        for (outbox, params) in self.lock().listeners.values() {
-            outbox.tell(message::notification(CHANGED, params));
+    /// Tells all clients that a list has changed. One that reads nothing is told while there is room for messages to it.
+    pub(crate) fn tell(&self, list: List) {
+        for (outbox, params, lists) in self.lock().listeners.values() {
+            if lists.contains(&list) {
+                outbox.tell(message::notification(list.changed(), params));
+            }
         }
     }
 }
@@ -86,15 +121,17 @@ fn meta(id: &RequestId) -> Value {
     json!({ SUBSCRIPTION: id })
 }
 
-/// Returns whether the parameters of a subscription ask for changes of the list of tools.
+/// Returns the lists that are offered and whose changes a subscription asks for.
 ///
 /// # Errors
-/// Fails if they do not say which notifications are wanted.
-pub(crate) fn wants_tools(params: &Map<String, Value>) -> Result<bool, RpcError> {
-    match params.get("notifications") {
-        Some(Value::Object(wanted)) => Ok(wanted.get("toolsListChanged") == Some(&Value::Bool(true))),
-        _ => Err(RpcError::invalid_params("`notifications` is not an object")),
-    }
+/// Fails if its parameters do not say which notifications are wanted.
+pub(crate) fn wanted(params: &Map<String, Value>, catalog: &Catalog) -> Result<Vec<List>, RpcError> {
+    let Some(Value::Object(wanted)) = params.get("notifications") else {
+        return Err(RpcError::invalid_params("`notifications` is not an object"));
+    };
+    let is_wanted =
+        |list: &List| wanted.get(list.name()) == Some(&Value::Bool(true)) && catalog.context.has_list(*list);
+    Ok(List::ALL.into_iter().filter(is_wanted).collect())
 }
 
 /// Subscription with accepted parameters.
@@ -102,8 +139,8 @@ pub(crate) struct Subscription {
     pub(crate) ticket: Ticket,
     pub(crate) server: Arc<ServerState>,
     pub(crate) outbox: Outbox,
-    /// True if it wants changes of the list of tools.
-    pub(crate) has_tools: bool,
+    /// Lists whose changes it wants.
+    pub(crate) lists: Vec<List>,
 }
 
 impl Subscription {
@@ -113,10 +150,12 @@ impl Subscription {
             ticket,
             server,
             outbox,
-            has_tools,
+            lists,
         } = self;
-        outbox.ask(acknowledgement(ticket.id(), has_tools)).await;
-        let listening = has_tools.then(|| server.listeners.add_subscription(outbox.clone(), ticket.id()));
+        outbox.ask(acknowledgement(ticket.id(), &lists)).await;
+        let listening = server
+            .listeners
+            .add_subscription(outbox.clone(), ticket.id(), lists);
         tokio::select! {
             () = ticket.cancelled() => {}
             () = server.listeners.closed.cancelled() => {}
@@ -132,11 +171,11 @@ impl Subscription {
 }
 
 /// First message of a subscription: which notifications it gets.
-fn acknowledgement(id: &RequestId, has_tools: bool) -> Vec<u8> {
-    let honoured = match has_tools {
-        true => json!({ "toolsListChanged": true }),
-        false => json!({}),
-    };
+fn acknowledgement(id: &RequestId, lists: &[List]) -> Vec<u8> {
+    let honoured: Map<String, Value> = lists
+        .iter()
+        .map(|list| (list.name().into(), true.into()))
+        .collect();
     let params = json!({ "notifications": honoured, "_meta": meta(id) });
     message::notification("notifications/subscriptions/acknowledged", &params)
 }

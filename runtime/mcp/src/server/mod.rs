@@ -3,6 +3,7 @@
 mod call;
 mod catalog;
 mod connection;
+mod context;
 pub(crate) mod http;
 mod in_flight;
 mod listeners;
@@ -22,7 +23,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::Tool;
 
 use crate::lines::Lines;
 use catalog::Catalog;
@@ -31,8 +31,9 @@ use outbox::Outbox;
 use state::ServerState;
 
 pub use call::{LOG_KEY, MAX_RUNNING};
-pub use catalog::{DuplicateTool, PAGE_TOOLS};
+pub use catalog::{Duplicate, Offered, PAGE_TOOLS};
 pub use connection::{MAX_BATCH, MAX_BATCHES};
+pub use context::{MAX_COMPLETIONS, PAGE_CONTEXT};
 pub use in_flight::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
 pub use outbox::{BATCH_PART_BYTES, MAX_STALL, MAX_UNREAD_BYTES, MAX_UNREAD_WITH_NOTIFICATION};
 pub use question::{MAX_QUESTIONS, QUESTION_TIME};
@@ -50,28 +51,28 @@ impl Server {
     /// Creates a server.
     ///
     /// # Errors
-    /// Fails if two tools have the same name.
+    /// Fails if two tools, resources or prompts have the same name.
     pub fn new(
-        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+        offered: impl Into<Offered>,
         identity: Identity,
         observer: Arc<dyn ServerObserver>,
-    ) -> Result<Self, DuplicateTool> {
-        let catalog = Catalog::new(tools)?;
+    ) -> Result<Self, Duplicate> {
+        let catalog = Catalog::new(offered.into())?;
         Ok(Self(Arc::new(ServerState::new(catalog, identity, observer))))
     }
 
-    /// Number of times that the tools were replaced.
+    /// Number of times that the offer was replaced.
     pub fn generation(&self) -> u64 {
         self.0.catalog().generation
     }
 
-    /// Offers other tools instead of the present ones. Clients that listen are told if their list differs; calls in progress go on
-    /// with the tools that they have called.
+    /// Offers something else. Clients that listen are told which lists differ; calls in progress go on with the tools that they
+    /// have called.
     ///
     /// # Errors
-    /// Fails if two tools have the same name. Nothing is changed then.
-    pub fn replace_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), DuplicateTool> {
-        self.0.replace(Catalog::new(tools)?);
+    /// Fails if two tools, resources or prompts have the same name. Nothing is changed then.
+    pub fn replace(&self, offered: impl Into<Offered>) -> Result<(), Duplicate> {
+        self.0.replace(Catalog::new(offered.into())?);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use toolcell_core::{Blob, CallResult, Content, Receipt};
 
 use crate::message::{self, RequestId};
+use crate::server::context::{self, Form};
 use crate::version::Version;
 
 /// Key of the call's receipt in the `_meta` of its result.
@@ -47,7 +48,7 @@ impl Meta<'_> {
 /// Part of the content.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-enum Part<'a> {
+pub(super) enum Part<'a> {
     Text {
         text: std::borrow::Cow<'a, str>,
     },
@@ -73,7 +74,7 @@ enum Part<'a> {
 /// Bytes that are neither an image nor audio: a resource without an address of its own.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Bytes<'a> {
+pub(super) struct Bytes<'a> {
     uri: String,
     mime_type: &'a str,
     blob: String,
@@ -82,21 +83,34 @@ struct Bytes<'a> {
 /// Result of a call that is not sent yet, without the memory of a parsed value.
 pub(crate) struct Unsent {
     result: CallResult,
+    form: Form,
     /// Structured result as JSON, and whether it is an object.
     structured: Option<(String, bool)>,
 }
 
 impl Unsent {
-    pub(crate) fn new(mut result: CallResult) -> Self {
+    pub(crate) fn new(mut result: CallResult, form: Form) -> Self {
+        if !matches!(form, Form::Tool) {
+            let structured = None;
+            return Self {
+                result,
+                form,
+                structured,
+            };
+        }
         let structured = result.structured.take().filter(|_| result.error.is_none());
         Self {
             structured: structured.map(|value| (value.to_string(), value.is_object())),
             result,
+            form,
         }
     }
 
     /// Writes the response. `server` describes the server, for versions without sessions.
     pub(crate) fn response(&self, id: &RequestId, server: &Value, version: Version) -> Vec<u8> {
+        if !matches!(self.form, Form::Tool) {
+            return context::response(id, &self.result, &self.form, server, version);
+        }
         let structured = self.structured.as_ref();
         let text = structured.map(|(json, _)| json.as_str());
         let result = CallToolResult::new(&self.result, text, server, version);
@@ -133,7 +147,7 @@ impl<'a> CallToolResult<'a> {
 }
 
 /// Removes text for the user only, such as the grant that would allow a denied access. A client may show `_meta` to its model.
-fn for_client(receipt: &Receipt) -> Receipt {
+pub(super) fn for_client(receipt: &Receipt) -> Receipt {
     let mut receipt = receipt.clone();
     for denial in &mut receipt.denials {
         denial.allow_with = None;
@@ -142,7 +156,7 @@ fn for_client(receipt: &Receipt) -> Receipt {
     receipt
 }
 
-fn part(content: &Content, index: usize, version: Version) -> Part<'_> {
+pub(super) fn part(content: &Content, index: usize, version: Version) -> Part<'_> {
     match content {
         Content::Text { text } => Part::Text {
             text: text.as_str().into(),
@@ -184,7 +198,7 @@ mod tests {
     use super::*;
 
     fn shown(result: &CallResult, version: Version) -> Value {
-        let unsent = Unsent::new(result.clone());
+        let unsent = Unsent::new(result.clone(), Form::Tool);
         let line = unsent.response(&RequestId::Number(1), &json!({"name": "s"}), version);
         let mut message: Value = serde_json::from_slice(&line).unwrap();
         message["result"].take()

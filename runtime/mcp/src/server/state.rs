@@ -70,7 +70,7 @@ impl ServerState {
         }
     }
 
-    /// Returns the tools that are offered now.
+    /// Returns what is offered now.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog
             .read()
@@ -78,15 +78,15 @@ impl ServerState {
             .clone()
     }
 
-    /// Offers other tools, and tells the clients if their list differs. Calls in progress keep theirs.
+    /// Offers something else, and tells the clients which lists differ. Calls in progress keep their tools.
     pub(crate) fn replace(&self, mut catalog: Catalog) {
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         catalog.generation = current.generation + 1;
         let new = Arc::new(catalog);
         let old = std::mem::replace(&mut *current, new.clone());
         drop(current);
-        if !old.is_listed_as(&new) {
-            self.listeners.tell();
+        for list in old.changes_to(&new) {
+            self.listeners.tell(list);
         }
     }
 

@@ -188,7 +188,7 @@ async fn long_list_has_pages() {
 async fn two_tools_of_one_name_are_refused() {
     let gate = Arc::new(Semaphore::new(0));
     let tools = [tool("a", Does::Echo, &gate), tool("a", Does::Fail, &gate)];
-    let error = crate::server::catalog::Catalog::new(tools).err().unwrap();
+    let error = crate::server::catalog::Catalog::new(tools.into()).err().unwrap();
     assert_eq!(error.to_string(), "two tools have the name `a`");
 }
 

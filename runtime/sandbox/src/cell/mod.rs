@@ -25,7 +25,10 @@ use toolcell_core::tool::CallObserver;
 use toolcell_core::{KeyValueStore, Limit, Limits, Policy, Receipt, ToolError};
 use wasmtime::{Engine, Store};
 
-use crate::bindings::{HookProvider, HookProviderPre, Provider, ProviderPre};
+use crate::bindings::{
+    HookProvider, HookProviderPre, PromptProvider, PromptProviderPre, Provider, ProviderPre,
+    ResourceProvider, ResourceProviderPre,
+};
 use crate::cell::fuel::FuelCounter;
 use crate::cell::memory::{MemoryAccount, MemoryPool, OutOfMemory};
 use crate::cell::receipt::ReceiptRecorder;
@@ -81,6 +84,22 @@ impl LinkedWorld for HookProviderPre<CellState> {
     type Guest = HookProvider;
 
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
+        self.instantiate_async(store).await
+    }
+}
+
+impl LinkedWorld for ResourceProviderPre<CellState> {
+    type Guest = ResourceProvider;
+
+    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<ResourceProvider> {
+        self.instantiate_async(store).await
+    }
+}
+
+impl LinkedWorld for PromptProviderPre<CellState> {
+    type Guest = PromptProvider;
+
+    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<PromptProvider> {
         self.instantiate_async(store).await
     }
 }

@@ -11,15 +11,13 @@ use wasmtime::component::InstancePre;
 use super::{CompileEvent, Shared, TrustedComponent};
 use crate::bindings::{Role, split_version};
 use crate::cell::state::CellState;
-use crate::cell::{CellRequest, Footprint, GuestCall};
+use crate::cell::{Footprint, GuestCall};
 use crate::component::{Base, Digest, Identity};
-use crate::egress::{BoundSecrets, Egress};
 use crate::engine::TABLES_PER_SLOT;
 use crate::error::LoadError;
 use crate::load::adapt;
 use crate::load::cache::EntryName;
 use crate::load::compile::{self, Artefact, Compiler};
-use crate::load::definitions::{self, DefinitionLog};
 use crate::load::imports;
 use crate::load::preflight::{self, Shape};
 
@@ -303,32 +301,15 @@ impl Shared {
         Ok(slots)
     }
 
-    /// Reads the definitions of a component, in a cell with nothing granted.
+    /// Reads the definitions of a component, as [`Base::ask`], and counts it.
     pub(super) async fn ask<J: GuestCall>(
         &self,
+        base: &Base,
         pre: &J::World,
-        footprint: Footprint,
         job: J,
     ) -> Result<J::Done, LoadError> {
         self.definitions_read.fetch_add(1, Ordering::Relaxed);
-        let policy = Arc::new(definitions::bare_policy());
-        let log = Arc::new(DefinitionLog::default());
-        let transport = self.transport.clone();
-        let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), transport);
-        let order = CellRequest {
-            pre,
-            policy: &policy,
-            limits: policy.limits.clone(),
-            egress: &Arc::new(egress),
-            observer: log.clone(),
-            footprint,
-            bytes_in: 0,
-        };
-        let ended = self.cells.run_cell(order, job).await;
-        ended.result.map_err(|source| LoadError::Definitions {
-            source,
-            log: log.take(),
-        })
+        base.ask(pre, job).await
     }
 }
 
@@ -365,8 +346,16 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
                 .escape_debug()
                 .to_string(),
         },
-        (None, Role::Tools) if !exports.is_empty() && !Role::Hook.is_among(exports) => return Ok(()),
-        (None, Role::Tools) => LoadError::NotATool {
+        // Their functions are no tools.
+        (None, Role::Tools)
+            if !exports.is_empty()
+                && ![Role::Hook, Role::Resources, Role::Prompts]
+                    .iter()
+                    .any(|role| role.is_among(exports)) =>
+        {
+            return Ok(());
+        }
+        (None, Role::Tools | Role::Resources | Role::Prompts) => LoadError::NotATool {
             is_hook: Role::Hook.is_among(exports),
             exports: escaped(exports),
         },
@@ -379,4 +368,26 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
 
 fn escaped(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.escape_debug().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_and_prompts_are_in_addition_to_tools() {
+        let check = |interfaces: &[&str]| {
+            let exports = interfaces
+                .iter()
+                .map(|name| format!("toolcell:tool/{name}@0.1.0"));
+            check_contract(Role::Tools, &exports.collect::<Vec<_>>())
+        };
+        assert!(check(&["tools", "resources", "prompts"]).is_ok());
+        for alone in [&["resources"][..], &["prompts"], &["resources", "prompts"]] {
+            assert!(matches!(
+                check(alone),
+                Err(LoadError::NotATool { is_hook: false, .. })
+            ));
+        }
+    }
 }

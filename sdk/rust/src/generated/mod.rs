@@ -16,4 +16,6 @@
 pub mod hook;
 #[cfg(target_family = "wasm")]
 pub(crate) mod keyvalue;
+pub mod prompts;
+pub mod resources;
 pub mod tool;

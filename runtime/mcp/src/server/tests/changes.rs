@@ -20,7 +20,7 @@ fn names(listed: &Value) -> Vec<&str> {
 /// Replaces all tools by one of this name.
 fn replace(client: &Client, name: &str) {
     let other = tool(name, Does::Echo, &client.gate);
-    client.server.replace_tools([other]).unwrap();
+    client.server.replace([other]).unwrap();
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn tools_that_cannot_be_offered_together_replace_none() {
     let client = Client::start();
     let gate = std::sync::Arc::new(Semaphore::new(0));
     let twice = ["x", "x"].map(|name| tool(name, Does::Echo, &gate));
-    let refused = client.server.replace_tools(twice).unwrap_err();
+    let refused = client.server.replace(twice).unwrap_err();
     assert_eq!(refused.to_string(), "two tools have the name `x`");
     assert!(client.server.0.catalog().get("echo").is_some());
 }

@@ -113,7 +113,7 @@ async fn approval_is_not_for_a_tool_that_was_replaced() {
     let state = asked["result"]["requestState"].clone();
     // Of the same name and definition, and perhaps other code.
     let other = tool("ask", Does::Ask, &client.gate);
-    client.server.replace_tools([other]).unwrap();
+    client.server.replace([other]).unwrap();
     let again = call(&mut client, json!({"a": 1}), Some((&state, yes()))).await;
     assert_eq!(again["result"]["resultType"], "input_required");
     let state = &again["result"]["requestState"];

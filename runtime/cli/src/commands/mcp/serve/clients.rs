@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::ClientGuard;
 use toolcell_mcp::{
-    Access, Authorization, DuplicateTool, HttpServer, Identity, KnownBy, Metrics, Server, ServerObserver,
+    Access, Authorization, Duplicate, HttpServer, Identity, KnownBy, Metrics, Server, ServerObserver,
 };
 
 use super::call_log::CallLog;
@@ -57,12 +57,12 @@ impl<'a> Clients<'a> {
     }
 
     /// Offers other tools to all clients. Their budgets and data flows go on.
-    pub(super) fn replace(&self, offer: Offer) -> Result<(), DuplicateTool> {
+    pub(super) fn replace(&self, offer: Offer) -> Result<(), Duplicate> {
         for client in &*lock(&self.clients) {
-            let tools = offer.tools(&client.guard, self.settings, self.environment);
+            let offered = offer.of_client(&client.guard, self.settings, self.environment);
             let next = client.server.generation() + 1;
             client.log.add_offer(next, &offer, self.environment);
-            client.server.replace_tools(tools)?;
+            client.server.replace(offered)?;
         }
         *lock(&self.offer) = offer;
         Ok(())
@@ -91,8 +91,8 @@ impl<'a> Clients<'a> {
             instructions: None,
         };
         let guard = offer.guard(log.session(), log.clone());
-        let tools = offer.tools(&guard, self.settings, self.environment);
-        let server = Server::new(tools, identity, observer).map_err(|error| {
+        let offered = offer.of_client(&guard, self.settings, self.environment);
+        let server = Server::new(offered, identity, observer).map_err(|error| {
             Failure::new(Exit::Config, "the tools cannot be served together")
                 .because(error)
                 .hint("choose among them with --tool")

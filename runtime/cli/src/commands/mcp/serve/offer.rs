@@ -8,6 +8,7 @@ use toolcell_agent::{ApprovalCause, ApprovalHint, Approvals, ClientGuard, Client
 use toolcell_core::Tool;
 use toolcell_core::event::{DataFlow, EventSink};
 use toolcell_core::suggest::nearest;
+use toolcell_mcp::Offered;
 
 use crate::agent::{call_limit, setup};
 use crate::approval::terminal::Known;
@@ -32,7 +33,7 @@ pub(super) struct Offer {
     pub(super) loaded: Vec<Loaded>,
     /// Facts about each tool for questions.
     pub(super) known: Arc<BTreeMap<String, Known>>,
-    tools: Vec<Arc<dyn Tool>>,
+    offered: Offered,
     flows: BTreeMap<String, DataFlow>,
     approvals: Approvals,
     budget: Budget,
@@ -55,8 +56,19 @@ impl Offer {
         let (settings, environment) = (loader.settings, loader.environment);
         let mut loaded = selection::load_all(loader, wanted).await?;
         for component in &mut loaded {
+            loader.add_context(component).await?;
             call_limit::apply(&mut component.tools, environment);
+            let context = &mut component.context;
+            let reader = context
+                .resources
+                .iter_mut()
+                .map(|resources| &mut resources.reader);
+            let getter = context.prompts.iter_mut().map(|prompts| &mut prompts.getter);
+            for tool in reader.chain(getter) {
+                call_limit::apply(std::slice::from_mut(tool), environment);
+            }
         }
+        check_names(&loaded)?;
         let findings = tool_lint::among(&loaded);
         if is_locked {
             lock::check(&loaded, Some(hooks), environment)?;
@@ -67,7 +79,11 @@ impl Offer {
         let flows = data_flow::of_tools(&loaded, data_flow::of_hooks(hooks));
         let offer = Self {
             known: Arc::new(setup::known(&loaded, &findings, settings, environment)?),
-            tools: loaded.iter().flat_map(|loaded| loaded.tools.clone()).collect(),
+            offered: Offered {
+                tools: loaded.iter().flat_map(|loaded| loaded.tools.clone()).collect(),
+                resources: named(&loaded, |loaded| loaded.context.resources.clone()),
+                prompts: named(&loaded, |loaded| loaded.context.prompts.clone()),
+            },
             flows: flows.into_iter().collect(),
             approvals,
             budget: settings.budget.budget(None),
@@ -110,7 +126,7 @@ impl Offer {
             tool.map_err(|error| Failure::new(Exit::Config, "an agent cannot be offered").because(error))?;
         Ok(Self {
             flows: BTreeMap::from([(name.to_owned(), sole.agent.flow())]),
-            tools: vec![tool],
+            offered: Offered::from([tool]),
             known: Arc::new(sole.known),
             approvals: sole.approvals,
             budget: sole.budget,
@@ -136,13 +152,13 @@ impl Offer {
         }
     }
 
-    /// Returns the tools of one client, under the approval rules, the flow guard and the budget.
-    pub(super) fn tools(
+    /// Returns what is offered to one client, under the approval rules, the flow guard and the budget.
+    pub(super) fn of_client(
         &self,
         guard: &ClientGuard,
         settings: &Settings,
         environment: &Environment,
-    ) -> Vec<Arc<dyn Tool>> {
+    ) -> Offered {
         let budget_hints = BudgetHints::new(settings, None, environment).without_flag();
         let rules = ClientRules {
             approvals: self.approvals.clone(),
@@ -150,13 +166,57 @@ impl Offer {
             approval_hint: approval_hint(environment),
             budget_hint: Arc::new(move |spent| budget_hints.of(spent, 0)),
         };
-        guard.tools(self.tools.iter().cloned(), rules)
+        let mut offered = self.offered.clone();
+        let tools = offered.tools.iter_mut();
+        let readers = offered
+            .resources
+            .iter_mut()
+            .map(|(_, resources)| &mut resources.reader);
+        let getters = offered.prompts.iter_mut().map(|(_, prompts)| &mut prompts.getter);
+        let all: Vec<&mut Arc<dyn Tool>> = tools.chain(readers).chain(getters).collect();
+        let guarded = guard.tools(all.iter().map(|tool| Arc::clone(tool)), rules);
+        for (tool, guarded) in all.into_iter().zip(guarded) {
+            *tool = guarded;
+        }
+        offered
     }
 
     /// Ends the MCP servers of an agent.
     pub(super) async fn end(&self) {
         self.servers.stop().await;
     }
+}
+
+/// Returns what components have, each with the name of its component.
+fn named<T>(loaded: &[Loaded], of: impl Fn(&Loaded) -> Option<T>) -> Vec<(String, T)> {
+    let all = loaded.iter();
+    all.filter_map(|loaded| Some((loaded.settings.name.clone(), of(loaded)?)))
+        .collect()
+}
+
+/// Refuses two components whose resources or prompts could not be told apart by rules, or from a tool.
+fn check_names(loaded: &[Loaded]) -> Result<(), Failure> {
+    let mut names = BTreeMap::new();
+    let tools = loaded
+        .iter()
+        .flat_map(|of| of.tools.iter().map(move |tool| (of, tool)));
+    for (of, tool) in tools {
+        names.insert(tool.spec().name.clone(), of.settings.name.as_str());
+    }
+    for of in loaded {
+        for tool in of.called().skip(of.tools.len()) {
+            let name = &tool.spec().name;
+            if let Some(other) = names.insert(name.clone(), &of.settings.name) {
+                return Err(Failure::new(
+                    Exit::Config,
+                    text!("`{}` cannot be served beside `{}`", of.settings.name, other),
+                )
+                .why(text!("both have `{}`, by which approval rules name them", name))
+                .hint("give one of them another name: `[tools.NAME]`"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the hooks around the calls of clients, if there are some.

@@ -8,7 +8,7 @@ const CHANGED: &str = "notifications/tools/list_changed";
 impl Host {
     fn replace(&self, name: &str) {
         let other = tool(name, Does::Echo, &self.gate);
-        self.offered.replace_tools([other]).unwrap();
+        self.offered.replace([other]).unwrap();
     }
 
     async fn stream(&self, method: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Response<Incoming> {
