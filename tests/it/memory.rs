@@ -385,6 +385,26 @@ fn search_in_ten_thousand_memories_stays_below_limits() {
     // The defaults are 1 T, 256 MiB and 30 s. Time is not asserted: it depends on the machine.
     assert!(used("fuel") < 2_000_000_000, "{receipt}");
     assert!(used("peak_memory") < 32 << 20, "{receipt}");
+
+    // The memories are older than the index, which two calls make; a search reads a tenth of them then.
+    for _ in 0..2 {
+        call(&user, "memory_store", json!({ "content": "a later one" })).ended(0);
+    }
+    let indexed = user
+        .run(&[
+            "call",
+            "memory_discover",
+            &query,
+            "--json",
+            "--limit",
+            "keyvalue_bytes=2MiB",
+        ])
+        .ended(0)
+        .json();
+    assert_eq!(indexed["structured"]["matches"][0]["id"], "m4711");
+    assert_eq!(indexed["structured"]["total"], MANY);
+    let receipt = &indexed["receipt"];
+    assert!(receipt["fuel"].as_u64().unwrap() < used("fuel") / 4, "{receipt}");
 }
 
 /// Adds memories of about sixty words, in the format of the tool.
@@ -415,6 +435,8 @@ async fn fill(user: &User) {
         (format!("m/{number}"), memory.to_string().into_bytes())
     };
     let numbers: Vec<u64> = (1..=MANY).collect();
+    let last = ("next".to_owned(), MANY.to_string().into_bytes());
+    bucket.set(vec![last]).await.unwrap();
     for numbers in numbers.chunks(1_000) {
         bucket
             .set(numbers.iter().map(|number| memory(*number)).collect())

@@ -83,6 +83,20 @@ fn name_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
     if is_plain {
         return text;
     }
+    Cow::Owned(json_string(&text))
+}
+
+/// Returns the name of a file, or another text, as a JSON string, also if [`name`] returns it as it is: for an output in
+/// which something follows the name that could be a part of it.
+///
+/// ```
+/// assert_eq!(toolcell_sdk::show::quoted_name("a:1"), r#""a:1""#);
+/// ```
+pub fn quoted_name(text: &(impl AsRef<OsStr> + ?Sized)) -> String {
+    json_string(&with_bytes(text.as_ref().as_encoded_bytes()))
+}
+
+fn json_string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 8);
     json.push('"');
     for c in text.chars() {
@@ -100,7 +114,7 @@ fn name_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
         }
     }
     json.push('"');
-    Cow::Owned(json)
+    json
 }
 
 /// Text with `\xNN` for each byte that is not part of UTF-8, as the host writes it.

@@ -8,8 +8,8 @@ use crate::{coding, page, redirect, wire};
 /// Maximum size of a body, in bytes, both received and decompressed.
 const MAX_BODY: usize = 8 << 20;
 
-/// Read a web page or another text on the web. A page comes as the Markdown of its main content, JSON indented, a
-/// picture as one.
+/// Read a web page or another text on the web. A page comes as the Markdown of its main content, JSON indented, a PDF
+/// file as its text, a picture as one.
 ///
 /// Long texts come in parts: the answer says how to go on.
 #[tool(title = "Read a web page", read_only, idempotent, open_world)]

@@ -6,6 +6,7 @@ mod fetch;
 mod html;
 mod indent;
 mod page;
+mod pdf;
 mod redirect;
 mod response;
 mod send;

@@ -1,6 +1,8 @@
 //! The tool `files_search`.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -31,8 +33,9 @@ const MAX_REGEX: usize = 4 << 20;
 
 /// Search text files for a regular expression, line by line.
 ///
-/// The answer has `path:line:text` for each line that matches and `path-line-text` for lines around it. Binary, hidden
-/// and git-ignored files are skipped. Use it to find where something stands; read on with `files_read`.
+/// The answer has `path:line:text` for each line that matches and `path:line-text` for lines around it; a path with `:` or
+/// control characters is a JSON string. Binary, hidden and git-ignored files are skipped. Use it to find where something
+/// stands; read on with `files_read`.
 #[tool(title = "Search files", read_only, idempotent)]
 pub(crate) fn files_search(
     /// Regular expression (Rust syntax: no look-around, no back-references), matched within one line.
@@ -90,7 +93,7 @@ pub(crate) fn files_search(
     };
     let start = Path::new(&path);
     let complete = if std::fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
-        search.file(start, &show::name(&path))?
+        search.file(start, &shown_path(&path))?
     } else {
         let walk = Walk {
             depth: usize::MAX,
@@ -107,7 +110,7 @@ pub(crate) fn files_search(
                 _ => return Ok(true),
             }
             let shown = entry.path.strip_prefix(".").unwrap_or(&entry.path);
-            search.file(&entry.path, &show::name(shown))
+            search.file(&entry.path, &shown_path(shown))
         })?;
         search.left_out = walked.left_out;
         walked.complete
@@ -207,7 +210,7 @@ impl Search {
         );
         let _ = writeln!(
             self.text,
-            "{path}{mark}{number}{mark}{open}{}{close}",
+            "{path}:{number}{mark}{open}{}{close}",
             &line[start..end]
         );
     }
@@ -261,6 +264,18 @@ impl Search {
             let _ = writeln!(self.text, "[{}]", notes.join("; "));
         }
         self.text
+    }
+}
+
+/// Path at the start of a line. One in which the line number could be searched in vain, or that could pass for a note of
+/// this tool, is a JSON string.
+fn shown_path(path: &(impl AsRef<OsStr> + ?Sized)) -> Cow<'_, str> {
+    let path = path.as_ref();
+    let bytes = path.as_encoded_bytes();
+    if bytes.contains(&b':') || bytes.starts_with(b"[") {
+        show::quoted_name(path).into()
+    } else {
+        show::name(path)
     }
 }
 
@@ -321,8 +336,37 @@ mod tests {
         let root = tree(&[("a", b"1\n2\nx\n4\nx\n6\n7\n8\n9\nx\n")]);
         assert_eq!(
             search(&root, json!({"pattern": "x", "context": 1})),
-            "a-2-2\na:3:x\na-4-4\na:5:x\na-6-6\n--\na-9-9\na:10:x\n"
+            "a:2-2\na:3:x\na:4-4\na:5:x\na:6-6\n--\na:9-9\na:10:x\n"
         );
+    }
+
+    #[test]
+    fn path_of_every_line_can_be_told_from_its_rest() {
+        let root = tree(&[
+            ("2026-01-02.md", b"1\nx\n"),
+            ("a", b"1:1:x\n"),
+            ("a:1", b"x\n"),
+            ("a-1", b"1-x\n"),
+            ("d/a:1:1", b"1:x\n"),
+            ("\"q\"", b"x\n"),
+        ]);
+        let arguments = json!({"path": root.path(), "pattern": "x", "context": 1});
+        let text = testing::call::<files_search>(arguments).unwrap().to_text();
+        let text = text.replace(&format!("{}/", root.path().display()), "");
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            [
+                "\"q\":1:x",
+                "2026-01-02.md:1-1",
+                "2026-01-02.md:2:x",
+                "a:1:1:1:x",
+                "a-1:1:1-x",
+                "\"a:1\":1:x",
+                "\"d/a:1:1\":1:1:x",
+            ]
+        );
+        assert_eq!(shown_path("[x]/page.tsx"), "\"[x]/page.tsx\"");
+        assert_eq!(shown_path("app/[x]/page.tsx"), "app/[x]/page.tsx");
     }
 
     #[test]

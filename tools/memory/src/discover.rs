@@ -4,6 +4,7 @@ use toolcell_sdk::{Result, ToolError, output, serde_json, tool};
 
 use crate::graph::{self, Edge};
 use crate::id::Id;
+use crate::index::{self, Filter};
 use crate::memory::{self, Memory, Searched};
 use crate::rank::{Query, RANKED_BY, Ranking};
 use crate::storage::{Keys, Storage};
@@ -98,19 +99,18 @@ pub(crate) fn memory_discover(
     let limit = limit.clamp(1, MAX_LIMIT) as usize;
     let storage = Storage::open()?;
     let keys = storage.keys()?;
-    let all: Vec<u64> = keys.memories.iter().copied().collect();
+    let filter = Filter {
+        kind: kind.as_deref(),
+        tags: &tags,
+    };
     let mut ranking = Ranking::new(&words);
-    storage.each_memory(&all, |number, value| {
+    let others = index::rank(&storage, &keys, &words, &filter, &mut ranking)?;
+    storage.each_memory(&others, |number, value| {
         let Ok(text) = serde_json::from_slice::<Searched<'_>>(value) else {
             return Ok(());
         };
-        if memory::fits(text.kind.as_deref(), &text.tags, kind.as_deref(), &tags) {
-            let headings = text.title.as_deref().into_iter();
-            ranking.add(
-                number,
-                headings.chain(text.tags.iter().map(String::as_str)),
-                &text.content,
-            );
+        if filter.fits(text.kind.as_deref(), &text.tags) {
+            ranking.add(number, text.headings(), &text.content);
         }
         Ok(())
     })?;

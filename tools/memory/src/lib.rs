@@ -1,11 +1,13 @@
 //! The `memory` tools: notes that outlive a session, ranked search in them, links between them, and tasks.
 //!
-//! All data is in one bucket, under keys that need no index and no lock (`storage`): each change is one operation of the
-//! store, so a call that is killed has done all or nothing, and concurrent calls do not overwrite each other.
+//! All data is in one bucket, under keys that need no lock (`storage`): each change is one operation of the store, so a
+//! call that is killed has done all or nothing, and concurrent calls do not overwrite each other. An index of the words
+//! (`index`) makes searching fast and never decides what is found.
 
 mod discover;
 mod graph;
 mod id;
+mod index;
 mod link;
 mod list_tasks;
 mod memory;

@@ -39,6 +39,9 @@ pub(crate) struct Memory {
     pub(crate) created: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) updated: Option<String>,
+    /// Number of the change that replaced it last; 0 if none did.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) version: u64,
 }
 
 /// Fields used by a search; borrowed where they have no escapes.
@@ -53,6 +56,21 @@ pub(crate) struct Searched<'a> {
     pub(crate) kind: Option<String>,
     #[serde(default)]
     pub(crate) tags: Vec<String>,
+    #[serde(default)]
+    pub(crate) version: u64,
+}
+
+impl Searched<'_> {
+    /// Texts whose words count more than those of the content.
+    pub(crate) fn headings(&self) -> impl Iterator<Item = &str> {
+        let tags = self.tags.iter().map(String::as_str);
+        self.title.as_deref().into_iter().chain(tags)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Memory as the model reads it.
@@ -137,6 +155,7 @@ impl Memory {
             properties,
             created,
             updated: None,
+            version: 0,
         })
     }
 }

@@ -71,6 +71,21 @@ impl Query {
         Self { words: distinct }
     }
 
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Likeness of a word to the word of the query at this place.
+    pub(crate) fn likeness(&self, at: usize, word: &str) -> f32 {
+        likeness(&self.words[at], word)
+    }
+
+    /// Weight of a word that is so often in content and headings.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of words, to a few digits")]
+    pub(crate) fn weight(body: u32, heading: u32) -> f32 {
+        body as f32 + HEADING * heading as f32
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -127,7 +142,7 @@ fn likeness(wanted: &str, word: &str) -> f32 {
     if longer || shorter { ALMOST } else { 0.0 }
 }
 
-impl<'a, T> Ranking<'a, T> {
+impl<'a, T: Ord> Ranking<'a, T> {
     pub(crate) fn new(query: &'a Query) -> Self {
         Self {
             query,
@@ -144,6 +159,11 @@ impl<'a, T> Ranking<'a, T> {
         for heading in headings {
             length += self.query.weigh(heading, HEADING, &mut weights);
         }
+        self.add_weighed(text, &weights, length);
+    }
+
+    /// Adds a text whose words are known. `length` is their number.
+    pub(crate) fn add_weighed(&mut self, text: T, weights: &[f32], length: u32) {
         self.texts += 1;
         self.length += f64::from(length);
         if weights.iter().any(|weight| *weight > 0.0) {
@@ -154,14 +174,14 @@ impl<'a, T> Ranking<'a, T> {
             let length = f64::from(length) as f32;
             self.found.push(Found {
                 text,
-                weights,
+                weights: weights.to_vec(),
                 length,
             });
         }
     }
 
-    /// Matching texts, best first; of equal ones the one that was added later.
-    pub(crate) fn finish(self) -> Vec<Ranked<'a, T>> {
+    /// Matching texts, best first; of equal ones the greater one.
+    pub(crate) fn finish(mut self) -> Vec<Ranked<'a, T>> {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a number of words, to a few digits"
@@ -174,6 +194,7 @@ impl<'a, T> Ranking<'a, T> {
                 ((self.texts as f32 - having + 0.5) / (having + 0.5) + 1.0).ln()
             })
             .collect();
+        self.found.sort_by(|a, b| b.text.cmp(&a.text));
         let mut ranked: Vec<Ranked<'a, T>> = (self.found.into_iter())
             .map(|found| {
                 let norm = K1 * (1.0 - B + B * found.length / average.max(1.0));
@@ -188,7 +209,6 @@ impl<'a, T> Ranking<'a, T> {
                     text: found.text,
                 }
             })
-            .rev()
             .collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
         ranked

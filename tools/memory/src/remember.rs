@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use toolcell_sdk::{Result, output, tool};
+use toolcell_sdk::{Result, log, output, tool};
 
 use crate::id::Id;
+use crate::index;
 use crate::memory::Memory;
 use crate::moment;
 use crate::storage::Storage;
@@ -50,15 +51,27 @@ pub(crate) fn memory_store(
     )?;
     let replaces = id.as_deref().map(Id::memory).transpose()?;
     let storage = Storage::open()?;
+    let entry;
     let number = match replaces {
         Some(number) => {
-            memory.created = storage.memory(number)?.created;
+            let replaced = storage.memory(number)?;
+            entry = storage.draw()?;
+            memory.created = replaced.created;
             memory.updated = Some(now);
+            memory.version = entry;
+            storage.replace_memory(number, &memory, replaced.version)?;
             number
         }
-        None => storage.draw()?,
+        None => {
+            entry = storage.draw()?;
+            storage.put_memory(entry, &memory)?;
+            entry
+        }
     };
-    storage.put_memory(number, &memory)?;
+    // It is stored: a search without an index finds it as well.
+    if let Err(error) = index::extend(&storage, entry) {
+        log::warn(error.context("the index of memories was not extended"));
+    }
     Ok(Stored {
         id: Id::Memory(number).to_string(),
         replaced: replaces.is_some(),

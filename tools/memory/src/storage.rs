@@ -7,8 +7,8 @@
 //! | `l/m17/because_of/t18` | a link, with its strength |
 //! | `t/18/19` | a change of a task, with the number of the change; a task is the result of its changes |
 //!
-//! There is no index that could be out of date: a search reads all memories, and the graph is read from the keys. Links
-//! and changes of tasks have keys of their own, so that concurrent calls never overwrite each other.
+//! The graph is read from the keys. Links and changes of tasks have keys of their own, so that concurrent calls never
+//! overwrite each other. The keys of the index are described there (`index`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +18,11 @@ use toolcell_sdk::{ErrorKind, Result, ToolError, serde_json};
 
 use crate::graph::Link;
 use crate::id::Id;
+use crate::index::{self, Text};
 use crate::memory::Memory;
 
 /// Bucket. A grant can map another bucket of the host to this name: `keyvalue=shop:memory`.
 const BUCKET: &str = "memory";
-
-/// Values per read: 128 memories of the maximum size have about 7 MiB.
-const BATCH: usize = 128;
 
 /// Open bucket.
 pub(crate) struct Storage(Bucket);
@@ -37,6 +35,10 @@ pub(crate) struct Keys {
     pub(crate) tasks: BTreeMap<u64, BTreeSet<u64>>,
     /// Links between existing entries.
     pub(crate) links: BTreeSet<Link>,
+    /// Numbers of the changes that replaced a memory; all but the last one of them may be deleted.
+    pub(crate) versions: BTreeMap<u64, BTreeSet<u64>>,
+    /// Segments of the index.
+    pub(crate) segments: BTreeSet<u64>,
 }
 
 /// Stored value of a link.
@@ -47,6 +49,9 @@ pub(crate) struct Strength {
 }
 
 impl Storage {
+    /// Values per read: 128 memories of the maximum size have about 7 MiB.
+    pub(crate) const BATCH: usize = 128;
+
     pub(crate) fn open() -> Result<Self> {
         Ok(Self(Bucket::open(BUCKET)?))
     }
@@ -79,13 +84,70 @@ impl Storage {
         self.put(&memory_key(number), memory)
     }
 
+    /// Replaces a memory. `before` is the version that was read.
+    pub(crate) fn replace_memory(&self, number: u64, memory: &Memory, before: u64) -> Result<()> {
+        let value = serde_json::to_vec(memory)?;
+        let marker = (Self::version_key(number, memory.version), Vec::new());
+        self.put_many(&[(memory_key(number), value), marker])?;
+        if before > 0 {
+            self.0.delete(&Self::version_key(number, before))?;
+        }
+        Ok(())
+    }
+
+    /// Key of the marker of a replacement.
+    pub(crate) fn version_key(number: u64, version: u64) -> String {
+        format!("v/{number}/{version}")
+    }
+
+    /// Reads the segments of the index, the oldest first, without those that are damaged.
+    pub(crate) fn segments(&self, keys: &Keys) -> Result<Vec<(u64, Vec<Text>)>> {
+        let all: Vec<u64> = keys.segments.iter().copied().collect();
+        let mut segments = Vec::with_capacity(all.len());
+        for some in all.chunks(Self::BATCH) {
+            let keys: Vec<String> = some.iter().map(|segment| index::texts_key(*segment)).collect();
+            for (segment, value) in some.iter().zip(self.values(&keys)) {
+                if let Some(texts) = value.and_then(|value| index::texts(&value).ok()) {
+                    segments.push((*segment, texts));
+                }
+            }
+        }
+        Ok(segments)
+    }
+
+    /// Reads values of the index; those that cannot be read are missing.
+    pub(crate) fn values(&self, keys: &[String]) -> Vec<Option<Vec<u8>>> {
+        let values = self.0.get_many(keys);
+        values.unwrap_or_else(|_| vec![None; keys.len()])
+    }
+
+    /// Number of the entry with which the index is extended next.
+    pub(crate) fn index_due(&self) -> Result<Option<u64>> {
+        let value = self.0.get("index")?;
+        Ok(value.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok()))
+    }
+
+    pub(crate) fn put_index_due(&self, entry: u64) -> Result<()> {
+        self.0.set("index", entry.to_string().as_bytes())
+    }
+
+    /// Sets several values in one operation.
+    pub(crate) fn put_many(&self, pairs: &[(String, Vec<u8>)]) -> Result<()> {
+        self.0.set_many(pairs).map_err(full)
+    }
+
+    /// Removes several keys in one operation.
+    pub(crate) fn remove_many(&self, keys: &[String]) -> Result<()> {
+        self.0.delete_many(keys)
+    }
+
     /// Reads memories in order, skipping those that no longer exist.
     pub(crate) fn each_memory(
         &self,
         numbers: &[u64],
         mut each: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        for numbers in numbers.chunks(BATCH) {
+        for numbers in numbers.chunks(Self::BATCH) {
             let keys: Vec<String> = numbers.iter().map(|number| memory_key(*number)).collect();
             for (number, value) in numbers.iter().zip(self.0.get_many(&keys)?) {
                 if let Some(value) = value {
@@ -99,7 +161,7 @@ impl Storage {
     /// Strengths of some links; 1 if unknown.
     pub(crate) fn strengths(&self, links: &[&Link]) -> Result<Vec<f64>> {
         let mut strengths = Vec::with_capacity(links.len());
-        for links in links.chunks(BATCH) {
+        for links in links.chunks(Self::BATCH) {
             let keys: Vec<String> = links.iter().map(|link| link.key()).collect();
             strengths.extend(self.0.get_many(&keys)?.into_iter().map(|value| {
                 let kept = value.and_then(|value| serde_json::from_slice::<Strength>(&value).ok());
@@ -123,7 +185,7 @@ impl Storage {
             .flat_map(|(task, changes)| changes.iter().map(|change| (*task, *change)))
             .collect();
         let mut of_tasks: BTreeMap<u64, Vec<T>> = BTreeMap::new();
-        for some in all.chunks(BATCH) {
+        for some in all.chunks(Self::BATCH) {
             let keys: Vec<String> = some
                 .iter()
                 .map(|(task, change)| change_key(*task, *change))
@@ -160,12 +222,38 @@ impl Storage {
 }
 
 impl Keys {
+    /// Version of a memory. Of two, the keys do not tell which one the memory has.
+    pub(crate) fn version(&self, memory: u64) -> Option<u64> {
+        match self.versions.get(&memory) {
+            None => Some(0),
+            Some(versions) => versions.first().copied().filter(|_| versions.len() == 1),
+        }
+    }
+
     fn of(keys: &[String]) -> Self {
         let mut all = Self::default();
         let mut links = Vec::new();
         for key in keys {
-            match *key.split('/').collect::<Vec<_>>().as_slice() {
-                ["m", number] => all.memories.extend(number.parse::<u64>()),
+            // Nearly all keys are those of memories.
+            if let Some(number) = key.strip_prefix("m/") {
+                all.memories.extend(number.parse::<u64>());
+                continue;
+            }
+            let mut parts = [""; 4];
+            let mut count = 0;
+            for part in key.split('/') {
+                if let Some(place) = parts.get_mut(count) {
+                    *place = part;
+                }
+                count += 1;
+            }
+            match *parts.get(..count).unwrap_or_default() {
+                ["v", memory, version] => {
+                    if let (Ok(memory), Ok(version)) = (memory.parse(), version.parse()) {
+                        all.versions.entry(memory).or_default().insert(version);
+                    }
+                }
+                ["i", segment, "texts"] => all.segments.extend(segment.parse::<u64>()),
                 ["t", task, change] => {
                     if let (Ok(task), Ok(change)) = (task.parse(), change.parse()) {
                         all.tasks.entry(task).or_default().insert(change);

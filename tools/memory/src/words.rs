@@ -40,6 +40,13 @@ pub(crate) fn each(text: &str, mut each: impl FnMut(&str)) {
     finish_run(&mut last, &mut pair, &mut each);
 }
 
+/// Characters of a word, if it is of a script without spaces.
+pub(crate) fn unspaced(word: &str) -> impl Iterator<Item = &str> {
+    let is_unspaced = word.chars().next().is_some_and(is_unspaced);
+    let characters = word.char_indices().filter(move |_| is_unspaced);
+    characters.map(|(at, character)| &word[at..at + character.len_utf8()])
+}
+
 /// True if a word is a single character of a script without spaces.
 pub(crate) fn is_unspaced_alone(word: &str) -> bool {
     let mut chars = word.chars();

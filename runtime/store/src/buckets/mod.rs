@@ -25,7 +25,7 @@ use crate::threads::Threads;
 /// continue after any of them.
 const BUCKETS: Kind = Kind {
     application: 0x7463_6b76,
-    upgrades: &[],
+    upgrades: &[KEYS_IN_LISTED],
     tables: "
 CREATE TABLE buckets (
     id INTEGER PRIMARY KEY,
@@ -43,6 +43,13 @@ CREATE TABLE pairs (
 CREATE INDEX listed ON pairs (bucket, number);
 ",
 };
+
+/// The index of a listing has the keys, so that values are not read: in a bucket of 100,000 keys with 50 MiB that is a
+/// twentieth of the pages.
+const KEYS_IN_LISTED: &str = "
+DROP INDEX listed;
+CREATE INDEX listed ON pairs (bucket, number, key);
+";
 
 /// Key-value store in one SQLite file.
 ///

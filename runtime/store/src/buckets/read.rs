@@ -9,6 +9,10 @@ use super::{BucketInfo, failed};
 /// Keys per page: 2 MiB if all have the maximum length.
 pub(super) const PAGE: usize = 4_096;
 
+/// Query of a page; its index has all that it returns.
+pub(super) const LISTING: &str =
+    "SELECT number, key FROM pairs WHERE bucket = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+
 /// All buckets by name.
 pub(super) fn buckets(connection: &Connection) -> Result<Vec<BucketInfo>, KeyValueError> {
     let sql = "SELECT name, keys, bytes FROM buckets ORDER BY name";
@@ -69,8 +73,7 @@ pub(super) fn page(
     let Some(bucket) = find(connection, bucket)? else {
         return Ok(KeyPage::default());
     };
-    let sql = "SELECT number, key FROM pairs WHERE bucket = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+    let mut statement = connection.prepare_cached(LISTING).map_err(failed)?;
     // One more row shows whether there is another page.
     let wanted = i64::try_from(PAGE + 1).unwrap_or(i64::MAX);
     let rows = statement

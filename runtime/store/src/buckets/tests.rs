@@ -441,3 +441,37 @@ async fn named_bucket_has_its_own_limits() {
     );
     bucket(&store, "other").await.set(pairs(3)).await.unwrap();
 }
+
+/// Steps of SQLite for the query of a page.
+fn plan_of_listing(path: &std::path::Path) -> String {
+    let connection = Connection::open(path).unwrap();
+    let plan = format!("EXPLAIN QUERY PLAN {}", read::LISTING);
+    let mut statement = connection.prepare(&plan).unwrap();
+    statement.query_row((1, 0, 10), |row| row.get("detail")).unwrap()
+}
+
+#[tokio::test]
+async fn listing_reads_no_values_also_in_upgraded_store() {
+    let dir = TempDir::new().unwrap();
+    let old = Connection::open(path(&dir)).unwrap();
+    old.execute_batch(BUCKETS.tables).unwrap();
+    old.pragma_update(None, "application_id", BUCKETS.application)
+        .unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    old.execute_batch(
+        "INSERT INTO buckets (name, keys, bytes) VALUES ('b', 2, 4);
+         INSERT INTO pairs (bucket, key, value) VALUES (1, 'k', x'76'), (1, 'a', x'77');",
+    )
+    .unwrap();
+    drop(old);
+    std::fs::set_permissions(path(&dir), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(!plan_of_listing(&path(&dir)).contains("COVERING INDEX listed"));
+    for _ in 0..2 {
+        let store = open(&dir, SMALL);
+        let bucket = bucket(&store, "b").await;
+        assert_eq!(bucket.list(None).await.unwrap().keys, ["k", "a"]);
+        assert_eq!(value(&bucket, "k").await.as_deref(), Some("v"));
+        let plan = plan_of_listing(&path(&dir));
+        assert!(plan.contains("COVERING INDEX listed"), "{plan}");
+    }
+}

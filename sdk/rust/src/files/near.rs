@@ -23,6 +23,12 @@ pub(crate) fn missing(path: &Path) -> String {
             );
         }
     }
+    if let Some(meant) = unquoted(path) {
+        return format!(
+            "{shown} does not exist, {} does: the quotation marks around a name in a result are not part of it",
+            show::quoted(meant)
+        );
+    }
     // The first missing part, in the deepest directory that exists.
     let mut missing = path;
     while let Some(parent) = missing.parent() {
@@ -62,6 +68,14 @@ pub(crate) fn missing(path: &Path) -> String {
         [] => format!("{shown} does not exist: no files are granted to this tool"),
         roots => format!("{shown} does not exist; this tool can access {}", listed(roots)),
     }
+}
+
+/// The path that exists if `path` is one as [`show::name`] shows it, with quotation marks. It is only suggested: rules about
+/// arguments were applied to the path that was given.
+fn unquoted(path: &Path) -> Option<String> {
+    let shown = path.to_str().filter(|path| path.starts_with('"'))?;
+    let meant: String = serde_json::from_str(shown).ok()?;
+    fs::symlink_metadata(&meant).is_ok().then_some(meant)
 }
 
 /// Names in a directory, with a `/` behind those of directories.
@@ -145,6 +159,18 @@ mod tests {
         assert_eq!(near("readme.txt", &names), ["README.md"]);
         assert_eq!(near("scr", &names), Vec::<String>::new());
         assert_eq!(near("sr", &names), ["src/"]);
+    }
+
+    #[test]
+    fn quoted_path_is_answered_with_the_path_that_it_shows() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        let said = missing(Path::new(&format!("\"{root}/files\"")));
+        assert!(
+            said.contains(&format!(" does not exist, `{root}/files` does: ")),
+            "{said}"
+        );
+        let said = missing(Path::new(&format!("\"{root}/no-such-thing\"")));
+        assert!(!said.contains(" does: "), "{said}");
     }
 
     #[test]
