@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use toolcell_agent::{Agent, AgentBuilder, LoopState};
+use toolcell_core::store::SessionInfo;
 use toolcell_core::{ApprovalRequest, BoxFuture, Message, SessionStore, StoreError};
 use toolcell_mcp::client::end_all_processes;
 use toolcell_serve::{

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use toolcell_core::SessionStore;
+use toolcell_core::store::SessionInfo;
 
 use self::list::List;
 use self::prune::Prune;
@@ -30,7 +31,7 @@ use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::render::json;
 use crate::ui::render::turn::streamed::MarkdownFlag;
-use crate::ui::terminal::{inert_line, text};
+use crate::ui::terminal::{Text, inert_line, text};
 
 /// Maximum length of a name, in characters, so that it is read at one glance.
 const MAX_NAME: usize = 64;
