@@ -146,7 +146,7 @@ pub(super) struct Builder<'a> {
     /// End of the text that the parser has shown. Definitions of links are left out by it.
     pub(super) covered: usize,
     /// Styles of the open elements, each with those around it.
-    styles: Vec<Style>,
+    pub(super) styles: Vec<Style>,
     /// Number of open items, and of those, counted from the outside, that have an atom.
     items: usize,
     items_with_atom: usize,
@@ -464,18 +464,6 @@ impl Builder<'_> {
                 _ => {}
             }
         }
-    }
-
-    /// Begins a style within those that are open.
-    pub(super) fn begin_style(&mut self, style: Style) {
-        let all = self.styles.last().copied().unwrap_or_default();
-        let colour = style.get_fg_color().or(all.get_fg_color());
-        let effects = all.get_effects() | style.get_effects();
-        self.styles.push(all.fg_color(colour).effects(effects));
-    }
-
-    pub(super) fn end_style(&mut self) {
-        self.styles.pop();
     }
 
     /// Adds a part of a word.

@@ -43,6 +43,18 @@ impl Builder<'_> {
         self.end_style();
     }
 
+    /// Begins a style within those that are open.
+    pub(super) fn begin_style(&mut self, style: Style) {
+        let all = self.styles.last().copied().unwrap_or_default();
+        let colour = style.get_fg_color().or(all.get_fg_color());
+        let effects = all.get_effects() | style.get_effects();
+        self.styles.push(all.fg_color(colour).effects(effects));
+    }
+
+    pub(super) fn end_style(&mut self) {
+        self.styles.pop();
+    }
+
     pub(super) fn begin_link(
         &mut self,
         kind: LinkType,
