@@ -76,6 +76,23 @@ mod tests {
     }
 
     #[test]
+    fn fingerprint_tells_tokens_apart_and_has_none_of_their_text() {
+        let fingerprint = |letter: &str| Token::new(&letter.repeat(MIN_TOKEN_BYTES)).unwrap().fingerprint();
+        let (a, b) = (fingerprint("a"), fingerprint("b"));
+        assert_ne!(a, b);
+        for (fingerprint, letter) in [(&a, "a"), (&b, "b")] {
+            assert!(
+                fingerprint.len() == 8 && !fingerprint.contains(&letter.repeat(8)),
+                "{fingerprint}"
+            );
+            assert!(
+                fingerprint.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{fingerprint}"
+            );
+        }
+    }
+
+    #[test]
     fn token_is_that_of_the_header_as_a_whole() {
         let text = "x".repeat(MIN_TOKEN_BYTES);
         let token = Token::new(&text).unwrap();

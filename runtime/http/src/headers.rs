@@ -131,6 +131,7 @@ mod tests {
         let v4 = "127.0.0.1:8080".parse().unwrap();
         let v6 = "[::1]:8080".parse().unwrap();
         let public = "192.0.2.1:80".parse().unwrap();
+        let mapped = "[::ffff:192.0.2.1]:80".parse().unwrap();
         for (address, host, is_own) in [
             (v4, "127.0.0.1:8080", true),
             (v4, "localhost:8080", true),
@@ -152,6 +153,9 @@ mod tests {
             (public, "192.0.2.1", true),
             (public, "192.0.2.1:80", true),
             (public, "localhost", false),
+            (mapped, "192.0.2.1", true),
+            (mapped, "[::ffff:192.0.2.1]", true),
+            (mapped, "192.0.2.2", false),
         ] {
             let headers = headers(&[("host", host)]);
             assert_eq!(

@@ -275,6 +275,7 @@ fn key_is_found_only_if_it_is_the_one() {
 }
 
 /// Gives sets of keys one after another, and counts.
+#[derive(Default)]
 struct Scripted {
     sets: Mutex<VecDeque<Option<Keys>>>,
     reads: Arc<AtomicUsize>,
@@ -401,10 +402,46 @@ async fn header_and_metadata_are_those_of_the_specifications() {
     ] {
         assert_eq!(verifier.is_metadata(&path), is_one, "{path}");
     }
+    let (origin, path) = ("https://t.x", "/mcp");
+    let short = Verifier::new(
+        Resource {
+            url: format!("{origin}{path}"),
+            issuer: ISSUER.into(),
+            scopes: Vec::new(),
+        },
+        Keys::default(),
+        Box::new(Scripted::default()),
+    );
+    assert_eq!(short.parts(), (origin, path));
     assert_eq!(
         verifier.challenge(Some("invalid_token")),
         format!(
             "Bearer resource_metadata=\"https://tools.example{place}/mcp\", scope=\"tools\", error=\"invalid_token\""
         )
     );
+}
+
+#[tokio::test]
+async fn time_is_that_of_the_system() {
+    let issuer = Issuer::new();
+    let (verifier, _) = verifier(keys([issuer.jwk("a")]), []);
+    let with_claim = |name: &str, seconds: u64| {
+        let claims = with(
+            with(claims(), "exp", json!(4_102_444_800_u64)),
+            name,
+            json!(seconds),
+        );
+        format!("Bearer {}", issuer.sign(&header(), &claims)).into_bytes()
+    };
+    // The years 2001 and 2099.
+    let (past, future) = (1_000_000_000, 4_070_908_800);
+    for (name, seconds, expected) in [
+        ("exp", past, Err(InvalidToken::Expired)),
+        ("exp", future, Ok("ada".into())),
+        ("nbf", past, Ok("ada".into())),
+        ("nbf", future, Err(InvalidToken::Early)),
+    ] {
+        let subject = verifier.subject(&with_claim(name, seconds)).await;
+        assert_eq!(subject, Some(expected), "{name} {seconds}");
+    }
 }
