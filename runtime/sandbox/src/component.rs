@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toolcell_core::{Grant, Grants, Policy, ToolSpec};
-use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::state::CellState;
@@ -16,6 +15,7 @@ use crate::egress::{BoundSecrets, Egress, Transport};
 use crate::error::LoadError;
 use crate::load::definitions::{self, DefinitionLog};
 use crate::load::imports::{Ability, Import};
+use crate::program::Program;
 use crate::typed::{Functions, LeftOut};
 
 /// SHA-256 digest of a component's bytes (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
@@ -78,7 +78,7 @@ pub enum ComponentKind {
 pub(crate) enum Code {
     Tools(ProviderPre<CellState>),
     Functions(Functions),
-    Program(CommandPre<CellState>),
+    Program(Program),
 }
 
 impl Identity {
@@ -247,7 +247,7 @@ impl Component {
     /// # Errors
     /// [`LoadError::NotAProgram`] if its tools describe themselves, [`LoadError::TextTooLong`].
     pub fn with_description(&self, description: &str) -> Result<Self, LoadError> {
-        let (Code::Program(pre), [spec]) = (&self.0.code, self.definitions()) else {
+        let (Code::Program(program), [spec]) = (&self.0.code, self.definitions()) else {
             return Err(LoadError::NotAProgram);
         };
         definitions::check_description(spec.name.as_str(), description)?;
@@ -257,7 +257,7 @@ impl Component {
         };
         Ok(Self(Arc::new(Loaded {
             base: self.0.base.clone(),
-            code: Code::Program(pre.clone()),
+            code: Code::Program(program.clone()),
             specs: vec![Arc::new(spec)],
             exports: ContextExports::default(),
         })))

@@ -13,7 +13,6 @@ use toolcell_core::{
     RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
-use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::bindings::{PromptProviderPre, ResourceProviderPre};
@@ -24,7 +23,7 @@ use crate::component::{Code, Component, Loaded};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::load::imports::Ability;
 use crate::places;
-use crate::program::{ProgramCall, ProgramResult};
+use crate::program::{Program, ProgramCall, ProgramResult};
 use crate::prompts::PromptRun;
 use crate::resources::ReadRun;
 use crate::typed::{FunctionCall, FunctionResult, Functions};
@@ -226,9 +225,9 @@ impl ComponentTool {
         let bytes_in = Value::Object(call.arguments.clone()).to_string().len() as u64;
         let output = limits.output;
         let request = self.request(&functions.pre, cx, limits, bytes_in);
-        let ended = (self.component.base.cells)
-            .run_cell(request, FunctionCall::new(function, call.arguments, output))
-            .await;
+        let engine = request.footprint.engine;
+        let run = FunctionCall::new(function, call.arguments, output, engine);
+        let ended = self.component.base.cells.run_cell(request, run).await;
         let redactor = self.egress.redactor();
         let result = ended.result.and_then(|result| function_result(result, redactor));
         CallResult::from(result).with_receipt(ended.receipt)
@@ -237,7 +236,7 @@ impl ComponentTool {
     /// Runs a program.
     async fn call_program(
         &self,
-        pre: &CommandPre<CellState>,
+        pre: &Program,
         call: ToolCall,
         cx: &CallContext,
         limits: Limits,

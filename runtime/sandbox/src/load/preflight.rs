@@ -6,13 +6,14 @@
 
 use serde::{Deserialize, Serialize};
 use wasmparser::{
-    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
+    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
     ElementItems, ElementKind, Encoding, Instance, Parser, Payload,
 };
 
+use crate::engine::EngineKind;
 use crate::error::LoadError;
 use crate::load::complexity::ComplexityLimit;
-use crate::load::header;
+use crate::load::{header, imports};
 
 /// Host memory of one core instance for each of its parts, in bytes; upper bounds of the engine's use (48.0.8).
 mod bytes {
@@ -40,6 +41,18 @@ pub(crate) struct Shape {
     pub(crate) exports: Vec<String>,
     /// Maximum host memory of the instances of one cell in bytes, excluding memories and tables.
     pub(crate) instance_bytes: u64,
+    /// Number of component instances with functions, in which a task can wait.
+    pub(crate) entered: u32,
+    /// Engine that it needs, as far as it is known without its types.
+    pub(crate) engine: EngineKind,
+}
+
+impl Shape {
+    /// Returns the number of stacks that one cell takes at most in the concurrent engine: one for each instance in which a task
+    /// waits, one for the function that runs, and one that is kept for the next.
+    pub(crate) fn max_stacks(&self) -> u32 {
+        self.entered.saturating_add(2)
+    }
 }
 
 /// Scans `bytes`.
@@ -88,6 +101,8 @@ struct Cost {
     components: u64,
     items: u64,
     bytes: u64,
+    /// Component instances with functions.
+    entered: u64,
 }
 
 impl Cost {
@@ -98,11 +113,13 @@ impl Cost {
             components,
             items,
             bytes,
+            entered,
         } = other;
         self.core = self.core.saturating_add(core);
         self.components = self.components.saturating_add(components);
         self.items = self.items.saturating_add(items);
         self.bytes = self.bytes.saturating_add(bytes);
+        self.entered = self.entered.saturating_add(entered);
     }
 }
 
@@ -114,6 +131,8 @@ struct Open {
     components: Vec<Option<Cost>>,
     /// The module index space: bytes of one instance of each, `None` if unknown.
     modules: Vec<Option<u64>>,
+    /// True if its callers can enter one of its modules.
+    has_functions: bool,
 }
 
 /// Parser position: a component on the stack, or a core module.
@@ -129,6 +148,10 @@ struct Scan {
     memories: u64,
     tables: u64,
     shape: Shape,
+}
+
+fn has_async_option(options: &[CanonicalOption]) -> bool {
+    (options.iter()).any(|option| matches!(option, CanonicalOption::Async | CanonicalOption::Callback(_)))
 }
 
 fn at_most(count: u64, excess: ComplexityLimit) -> Result<(), LoadError> {
@@ -240,6 +263,9 @@ impl Scan {
                         _ => {}
                     }
                     if self.open.len() == 1 {
+                        if imports::is_of_async_wasi(import.name.name) {
+                            self.shape.engine = EngineKind::Concurrent;
+                        }
                         self.shape.imports.push(import.name.name.to_owned());
                     }
                 }
@@ -273,6 +299,9 @@ impl Scan {
                     bytes: u64::from(section.count()) * bytes::CANONICAL,
                     ..Cost::default()
                 })?;
+                for function in section {
+                    self.canonical(&function.map_err(malformed)?);
+                }
             }
             _ => {}
         }
@@ -286,12 +315,15 @@ impl Scan {
             self.define_module(Some(self.module_bytes));
             return Ok(());
         }
-        let closed = self.open.pop().unwrap_or_default();
+        let mut closed = self.open.pop().unwrap_or_default();
+        closed.cost.entered += u64::from(closed.has_functions);
         if self.open.is_empty() {
             at_most(closed.cost.core, ComplexityLimit::CoreInstances)?;
             at_most(closed.cost.components, ComplexityLimit::ComponentInstances)?;
             at_most(closed.cost.items, ComplexityLimit::Items)?;
             self.shape.instance_bytes = closed.cost.bytes;
+            // At most the component instances, which were counted above, and the outermost one.
+            self.shape.entered = u32::try_from(closed.cost.entered).unwrap_or(u32::MAX);
         } else {
             self.define(Some(closed.cost));
         }
@@ -310,6 +342,27 @@ impl Scan {
             open.cost.add(cost);
         }
         Ok(())
+    }
+
+    /// Notes a function that a component gives to its callers or to its modules.
+    fn canonical(&mut self, function: &CanonicalFunction) {
+        let is_async = match function {
+            CanonicalFunction::Lift { options, .. } => {
+                if let Some(open) = self.open.last_mut() {
+                    open.has_functions = true;
+                }
+                has_async_option(options)
+            }
+            CanonicalFunction::Lower { options, .. } => has_async_option(options),
+            CanonicalFunction::ResourceNew { .. }
+            | CanonicalFunction::ResourceDrop { .. }
+            | CanonicalFunction::ResourceRep { .. } => false,
+            // All others belong to the asynchronous ABI, or are refused when the component is validated.
+            _ => true,
+        };
+        if is_async {
+            self.shape.engine = EngineKind::Concurrent;
+        }
     }
 
     /// Adds parts to an instance of the current module.

@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::{Map, Value, json};
 use toolcell_core::ToolError;
 use wasmtime::component::{Instance, InstancePre, Val};
-use wasmtime::{Error, Store};
+use wasmtime::{Engine, Error, Store};
 
 use crate::cell::failure;
 use crate::cell::memory::{Aside, MemoryAccount, OutOfMemory, Reservation};
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
+use crate::engine::EngineKind;
 use crate::typed::schema::RESULT;
 use crate::typed::wit_type::WitType;
 use crate::typed::{Function, lift, lower};
@@ -33,6 +34,10 @@ const AT_ONCE: usize = 2_000;
 impl LinkedWorld for InstancePre<CellState> {
     type Guest = Instance;
 
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
+
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Instance> {
         self.instantiate_async(store).await
     }
@@ -44,6 +49,8 @@ pub(crate) struct FunctionCall<'a> {
     arguments: Map<String, Value>,
     /// Maximum size of the result, in bytes.
     output: u64,
+    /// True if the engine copies the values.
+    is_copied: bool,
     values: Vec<Val>,
     /// Memory of the values.
     held: Option<Reservation>,
@@ -63,11 +70,17 @@ pub(crate) struct FunctionResult {
 }
 
 impl<'a> FunctionCall<'a> {
-    pub(crate) fn new(function: &'a Function, arguments: Map<String, Value>, output: u64) -> Self {
+    pub(crate) fn new(
+        function: &'a Function,
+        arguments: Map<String, Value>,
+        output: u64,
+        engine: EngineKind,
+    ) -> Self {
         Self {
             function,
             arguments,
             output,
+            is_copied: engine == EngineKind::Concurrent,
             values: Vec::new(),
             held: None,
         }
@@ -100,6 +113,10 @@ impl GuestCall for FunctionCall<'_> {
         let mut memory = state.account.empty();
         let converted = lower::arguments(&self.function.parameters, &self.arguments, &mut memory);
         self.values = converted.map_err(lower::LowerError::into_error)?;
+        if self.is_copied {
+            // The concurrent engine copies the values before it calls the function.
+            memory.grow(memory.bytes()).map_err(OutOfMemory::into_error)?;
+        }
         self.held = Some(memory);
         self.arguments = Map::new();
         Ok(())
