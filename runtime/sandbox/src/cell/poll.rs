@@ -106,7 +106,8 @@ impl insecure::Host for RandomView<'_> {
 
 impl async_random::Host for RandomView<'_> {
     fn get_random_bytes(&mut self, max_len: u64) -> wasmtime::Result<Vec<u8>> {
-        random::Host::get_random_bytes(self, max_len)
+        // Fewer are allowed.
+        random::Host::get_random_bytes(self, max_len.min(MAX_RANDOM))
     }
 
     fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
@@ -116,7 +117,7 @@ impl async_random::Host for RandomView<'_> {
 
 impl async_insecure::Host for RandomView<'_> {
     fn get_insecure_random_bytes(&mut self, max_len: u64) -> wasmtime::Result<Vec<u8>> {
-        insecure::Host::get_insecure_random_bytes(self, max_len)
+        insecure::Host::get_insecure_random_bytes(self, max_len.min(MAX_RANDOM))
     }
 
     fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {

@@ -1,3 +1,5 @@
+mod wasi_0_3;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
