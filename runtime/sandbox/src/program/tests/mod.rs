@@ -169,6 +169,16 @@ async fn program_with_another_exit_code_fails_with_its_streams() {
     );
 }
 
+#[tokio::test]
+async fn exit_code_of_a_core_module_is_kept() {
+    for (given, code) in [(2, 2), (7, 7), (255, 255), (256, 255), (i32::MIN, 255)] {
+        let component = load("", &format!("(call $proc_exit (i32.const {given}))")).await;
+        let result = call(&component, Policy::default(), json!({})).await;
+        let message = format!("the program ended with exit code {code}");
+        assert_eq!(result.error, Some(ToolError::Failed { message }), "{given}");
+    }
+}
+
 #[test]
 fn streams_in_an_error_are_cut_with_a_marker() {
     let stream = |length: usize| StreamText {
