@@ -10,6 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use semver::Version;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolcell_core::tool::{Hints, ToolSpec};
@@ -34,16 +35,18 @@ pub(crate) const MAX_IN_ERROR: usize = 7 << 10;
 
 /// Returns `true` if one of these exports makes the component a program.
 pub(crate) fn is_among(exports: &[String]) -> bool {
-    exports.iter().any(|export| is_run(export))
+    run_of(exports).is_some()
 }
 
-fn is_run(export: &str) -> bool {
-    match split_version(export) {
-        (RUN, Some(version)) => [WASI, WASI_ASYNC]
-            .iter()
-            .any(|ours| is_compatible(&version, ours)),
-        _ => false,
-    }
+/// Returns the export that runs a program. Of programs for both versions, that of WASI 0.2 can be a stub of the toolchain.
+fn run_of(exports: &[String]) -> Option<&String> {
+    let find = |ours: &Version| {
+        exports.iter().find(|export| match split_version(export) {
+            (RUN, Some(version)) => is_compatible(&version, ours),
+            _ => false,
+        })
+    };
+    find(&WASI_ASYNC).or_else(|| find(&WASI))
 }
 
 /// A program, linked.
@@ -60,8 +63,7 @@ impl Program {
     /// If it has other parameters or another result.
     pub(crate) fn new(pre: InstancePre<CellState>, exports: &[String]) -> wasmtime::Result<Self> {
         let component = pre.component();
-        let export = exports.iter().find(|export| is_run(export));
-        let interface = export.and_then(|export| component.get_export_index(None, export));
+        let interface = run_of(exports).and_then(|export| component.get_export_index(None, export));
         let found = interface.and_then(|interface| component.get_export(Some(&interface), "run"));
         let Some((ComponentItem::ComponentFunc(ty), run)) = found else {
             return Err(Error::msg(format!("`{RUN}` has no function `run`")));

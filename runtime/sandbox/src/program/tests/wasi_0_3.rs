@@ -178,6 +178,20 @@ async fn exit_code_of_wasi_0_3_is_the_result() {
     assert_eq!(ended.error, None);
 }
 
+/// Toolchains leave a `run` of WASI 0.2 in programs that are started by the one of WASI 0.3.
+#[tokio::test]
+async fn program_for_both_versions_runs_that_of_wasi_0_3() {
+    let stub = r#"(core module $stub (func (export "run") (result i32) unreachable))
+(core instance $stub (instantiate $stub))
+(func $stub (result (result)) (canon lift (core func $stub "run")))
+(instance $other (export "run" (func $stub)))
+(export "wasi:cli/run@0.2.6" (instance $other))"#;
+    let text = program("", DONE).replace("(instance $cli (export", &format!("{stub}\n(instance $cli (export"));
+    let bytes = wat::parse_str(&text).unwrap();
+    let component = sandbox().load("prog.wasm", &bytes).await.unwrap();
+    assert_eq!(call(&component, Policy::default(), json!({})).await.error, None);
+}
+
 #[tokio::test]
 async fn program_for_wasi_0_3_has_its_arguments_and_granted_variables() {
     // The second argument, then the number of variables as a digit.
