@@ -62,7 +62,12 @@ pub(crate) fn is_core_module(bytes: &[u8]) -> bool {
 /// Returns the digest under which the code of an adapted module is stored. Another adapter makes another component.
 pub(crate) fn cache_digest(module: Digest) -> Digest {
     let mut hasher = Sha256::new();
-    for part in [env!("CARGO_PKG_VERSION").as_bytes(), COMMAND, REACTOR, EXIT_ADAPTER] {
+    for part in [
+        env!("CARGO_PKG_VERSION").as_bytes(),
+        COMMAND,
+        REACTOR,
+        EXIT_ADAPTER,
+    ] {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }

@@ -241,9 +241,7 @@ fn classify_one(name: &str) -> Result<Import, LoadError> {
 /// Returns `true` for an import of WASI 0.3, which links only in the concurrent engine.
 pub(crate) fn is_of_async_wasi(name: &str) -> bool {
     match split_version(name) {
-        (interface, Some(version)) => {
-            interface.starts_with("wasi:") && is_compatible(&version, &WASI_ASYNC)
-        }
+        (interface, Some(version)) => interface.starts_with("wasi:") && is_compatible(&version, &WASI_ASYNC),
         (_, None) => false,
     }
 }
@@ -300,8 +298,14 @@ mod tests {
             ("wasi:filesystem/types@0.3.0", "files are provided in WASI 0.2"),
             ("wasi:http/client@0.3.0", "HTTP is provided in WASI 0.2"),
             ("wasi:sockets/types@0.3.0", "sockets are never provided"),
-            ("wasi:clocks/timezone@0.3.0", "this host provides standard streams"),
-            ("wasi:clocks/wall-clock@0.3.0", "this host provides standard streams"),
+            (
+                "wasi:clocks/timezone@0.3.0",
+                "this host provides standard streams",
+            ),
+            (
+                "wasi:clocks/wall-clock@0.3.0",
+                "this host provides standard streams",
+            ),
             ("wasi:cli/stdin@0.3.0-rc-2026-02-09", "in version 0.2"),
             ("wasi:filesystem/types", "in version 0.2"),
             ("toolcell:tool/log@0.2.0", "in version 0.1"),

@@ -6,8 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 use wasmparser::{
-    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
-    ElementItems, ElementKind, Encoding, Instance, Parser, Payload,
+    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
+    ComponentOuterAliasKind, ComponentTypeRef, ElementItems, ElementKind, Encoding, Instance, Parser,
+    Payload,
 };
 
 use crate::engine::EngineKind;

@@ -331,10 +331,7 @@ impl Shared {
         };
         let (memories, tables) = (component.resources_required())
             .map_or((1, 1), |required| (required.num_memories, required.num_tables));
-        let slots = memories
-            .max(tables.div_ceil(TABLES_PER_SLOT))
-            .max(stacks)
-            .max(1);
+        let slots = memories.max(tables.div_ceil(TABLES_PER_SLOT)).max(stacks).max(1);
         if engine.has_pool && slots > self.options.slots {
             return Err(LoadError::Definitions {
                 source: ToolError::Unavailable {

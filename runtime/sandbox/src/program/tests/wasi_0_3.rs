@@ -146,7 +146,8 @@ const DONE: &str = "(call $return (i32.const 0))";
 
 #[tokio::test]
 async fn program_for_wasi_0_3_reads_and_writes() {
-    let body = format!("(call $write (i32.const 1024) (call $read (i32.const 1024) (i32.const 60000))) {DONE}");
+    let body =
+        format!("(call $write (i32.const 1024) (call $read (i32.const 1024) (i32.const 60000))) {DONE}");
     let component = load("", &body).await;
     assert_eq!(component.kind(), ComponentKind::Program);
     assert!(component.abilities().contains(&Ability::MonotonicClock));
@@ -174,7 +175,12 @@ async fn exit_code_of_wasi_0_3_is_the_result() {
         let message = format!("the program ended with exit code {code}");
         assert_eq!(result.error, Some(ToolError::Failed { message }));
     }
-    let ended = call(&load("", "(call $exit (i32.const 0))").await, Policy::default(), json!({})).await;
+    let ended = call(
+        &load("", "(call $exit (i32.const 0))").await,
+        Policy::default(),
+        json!({}),
+    )
+    .await;
     assert_eq!(ended.error, None);
 }
 
@@ -186,7 +192,10 @@ async fn program_for_both_versions_runs_that_of_wasi_0_3() {
 (func $stub (result (result)) (canon lift (core func $stub "run")))
 (instance $other (export "run" (func $stub)))
 (export "wasi:cli/run@0.2.6" (instance $other))"#;
-    let text = program("", DONE).replace("(instance $cli (export", &format!("{stub}\n(instance $cli (export"));
+    let text = program("", DONE).replace(
+        "(instance $cli (export",
+        &format!("{stub}\n(instance $cli (export"),
+    );
     let bytes = wat::parse_str(&text).unwrap();
     let component = sandbox().load("prog.wasm", &bytes).await.unwrap();
     assert_eq!(call(&component, Policy::default(), json!({})).await.error, None);
@@ -222,7 +231,12 @@ async fn waiting_in_wasi_0_3_ends_at_the_deadline() {
         ..Limits::default()
     };
     for nanoseconds in [3_600_000_000_000, i64::MAX as u64] {
-        let late = call(&load("", &wait(nanoseconds)).await, limited(limits.clone()), json!({})).await;
+        let late = call(
+            &load("", &wait(nanoseconds)).await,
+            limited(limits.clone()),
+            json!({}),
+        )
+        .await;
         let limit = Limit::WallTimeMs(30);
         assert_eq!(late.error, Some(ToolError::Limit { limit }));
     }
@@ -260,7 +274,11 @@ async fn files_and_network_of_wasi_0_3_are_refused_with_a_remedy() {
         ("wasi:sockets/types@0.3.0", "sockets are never provided"),
         ("wasi:sockets/ip-name-lookup@0.3.0", "sockets are never provided"),
     ] {
-        let text = program("", DONE).replacen("(component", &format!("(component (import \"{name}\" (instance))"), 1);
+        let text = program("", DONE).replacen(
+            "(component",
+            &format!("(component (import \"{name}\" (instance))"),
+            1,
+        );
         let refused = sandbox()
             .load("prog.wasm", &wat::parse_str(&text).unwrap())
             .await

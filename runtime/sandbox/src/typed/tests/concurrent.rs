@@ -43,7 +43,10 @@ fn double(start: &str, callback: &str) -> String {
 
 /// Returns twice the parameter at once.
 fn at_once() -> String {
-    double(&format!("(call $return (i32.mul (local.get $n) (i32.const 2))) {EXIT}"), EXIT)
+    double(
+        &format!("(call $return (i32.mul (local.get $n) (i32.const 2))) {EXIT}"),
+        EXIT,
+    )
 }
 
 fn limited(limits: Limits) -> Policy {
@@ -56,7 +59,9 @@ fn limited(limits: Limits) -> Policy {
 async fn call_double(text: &str, limits: Limits) -> Result<Value, ToolError> {
     let component = load(&sandbox(), text).await.unwrap();
     let result = call(&component, limited(limits), "double", json!({ "n": 21 })).await;
-    result.into_result().map(|result| result.structured.unwrap()["result"].clone())
+    result
+        .into_result()
+        .map(|result| result.structured.unwrap()["result"].clone())
 }
 
 #[tokio::test]
@@ -126,7 +131,11 @@ async fn fuel_and_time_end_an_asynchronous_call() {
             ..Limits::default()
         };
         let limit = Limit::WallTimeMs(30);
-        assert_eq!(call_double(text, late).await, Err(ToolError::Limit { limit }), "{text}");
+        assert_eq!(
+            call_double(text, late).await,
+            Err(ToolError::Limit { limit }),
+            "{text}"
+        );
     }
     // A loop of a known length, on both sides of the limit.
     let loops = format!(
