@@ -173,7 +173,7 @@ async fn subjects(sandbox: &Sandbox) -> Vec<Subject> {
             json!({ "a": 2, "b": 3 }),
         ),
         records("3 records of 8 fields", 3),
-        records("100 records of 8 fields", 100),
+        records("50 records of 8 fields", 50),
     ]
 }
 

@@ -1,6 +1,5 @@
 //! One call of a function.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +14,7 @@ use crate::cell::memory::{Aside, MemoryAccount, OutOfMemory, Reservation};
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
 use crate::engine::EngineKind;
+use crate::json_length::json_length;
 use crate::typed::schema::RESULT;
 use crate::typed::wit_type::WitType;
 use crate::typed::{Function, lift, lower};
@@ -177,12 +177,7 @@ impl FunctionResult {
         // The value exists already, within the limit of what passes at once; its JSON does not.
         let held = account.reserve(lift::price(&value))?;
         let mut result = Self::unmeasured(value, ty, stop);
-        let mut length = Length(0);
-        if let Some(value) = &result.value {
-            // Writing to this never fails.
-            let _ = serde_json::to_writer(&mut length, value);
-        }
-        result.length = length.0;
+        result.length = result.value.as_ref().map_or(0, json_length);
         Ok((result, held))
     }
 
@@ -225,19 +220,5 @@ struct Stop(Arc<AtomicBool>);
 impl Drop for Stop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
-    }
-}
-
-/// Counts bytes.
-struct Length(u64);
-
-impl io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -23,6 +23,9 @@ const MAX_LISTED: usize = 40;
 /// Maximum length of a value or name of the arguments in an error, in bytes.
 const MAX_SHOWN: usize = 100;
 
+/// Bytes that are charged ahead, so that not each small value needs the account of the call.
+const CHARGED_AT_ONCE: usize = 4 << 10;
+
 /// Size of a key with its value, in bytes: as values, and for a while as what finds keys that are there twice.
 const PAIR: usize = size_of::<(Val, Val)>() + 96;
 
@@ -100,17 +103,31 @@ pub(crate) fn arguments(
     arguments: &Map<String, Value>,
     memory: &mut Reservation,
 ) -> Result<Vec<Val>, LowerError> {
-    let fields = Lower { memory }.fields(parameters, arguments, "parameter")?;
+    let mut lower = Lower { memory, room: 0 };
+    let fields = lower.fields(parameters, arguments, "parameter")?;
+    let unused = lower.room as u64;
+    memory.shrink(unused);
     Ok(fields.into_iter().map(|(_, value)| value).collect())
 }
 
 struct Lower<'a> {
     memory: &'a mut Reservation,
+    /// Bytes that are charged and not used yet.
+    room: usize,
 }
 
 impl Lower<'_> {
+    /// Charges bytes, in pieces of [`CHARGED_AT_ONCE`] while there is memory for them.
     fn charge(&mut self, bytes: usize) -> Result<(), LowerError> {
-        Ok(self.memory.grow(bytes as u64)?)
+        let Some(missing) = bytes.checked_sub(self.room).filter(|missing| *missing > 0) else {
+            self.room -= bytes;
+            return Ok(());
+        };
+        let ahead = missing.saturating_add(CHARGED_AT_ONCE) as u64;
+        let has_room = self.memory.left() >= ahead;
+        self.memory.grow(if has_room { ahead } else { missing as u64 })?;
+        self.room = if has_room { CHARGED_AT_ONCE } else { 0 };
+        Ok(())
     }
 
     /// Converts a value. Its allocations are charged, and the value itself by that which contains it.
