@@ -12,6 +12,8 @@ use wit_parser::{Handle, Resolve, Type, TypeDefKind};
 
 use crate::load::imports::Ability;
 
+mod wasi_0_3;
+
 /// Function, bound of the lists and texts passed by the guest, and bound of those returned to it.
 type Row = (&'static str, &'static str, &'static str);
 
@@ -292,86 +294,6 @@ const TABLE: &[(&str, &[Row])] = &[
     ("wasi:sockets/udp-create-socket", &[("create-udp-socket", "", "")]),
 ];
 
-/// The same for WASI 0.3, whose interfaces are provided to components of the concurrent engine.
-const ASYNC_TABLE: &[(&str, &[Row])] = &[
-    (
-        "wasi:cli/environment",
-        &[
-            (
-                "get-environment",
-                "",
-                "the granted variables, reserved before they are copied",
-            ),
-            (
-                "get-arguments",
-                "",
-                "those of a program, reserved before they are copied",
-            ),
-            ("get-initial-cwd", "", "always empty"),
-        ],
-    ),
-    ("wasi:cli/exit", &[("exit", "", ""), ("exit-with-code", "", "")]),
-    (
-        "wasi:cli/stdin",
-        &[(
-            "read-via-stream",
-            "",
-            "read into the memory of the guest, at most as much as it asks for",
-        )],
-    ),
-    (
-        "wasi:cli/stdout",
-        &[(
-            "write-via-stream",
-            "read from the memory of the guest, and kept or logged within the limits of both",
-            "",
-        )],
-    ),
-    (
-        "wasi:cli/stderr",
-        &[(
-            "write-via-stream",
-            "read from the memory of the guest, and kept or logged within the limits of both",
-            "",
-        )],
-    ),
-    ("wasi:cli/terminal-stdin", &[("get-terminal-stdin", "", "")]),
-    ("wasi:cli/terminal-stdout", &[("get-terminal-stdout", "", "")]),
-    ("wasi:cli/terminal-stderr", &[("get-terminal-stderr", "", "")]),
-    (
-        "wasi:clocks/monotonic-clock",
-        &[
-            ("now", "", ""),
-            ("get-resolution", "", ""),
-            ("wait-until", "", ""),
-            ("wait-for", "", ""),
-        ],
-    ),
-    (
-        "wasi:clocks/system-clock",
-        &[("now", "", ""), ("get-resolution", "", "")],
-    ),
-    (
-        "wasi:random/random",
-        &[
-            ("get-random-bytes", "", "1 MiB, reserved"),
-            ("get-random-u64", "", ""),
-        ],
-    ),
-    (
-        "wasi:random/insecure",
-        &[
-            ("get-insecure-random-bytes", "", "1 MiB, reserved"),
-            ("get-insecure-random-u64", "", ""),
-        ],
-    ),
-    ("wasi:random/insecure-seed", &[("get-insecure-seed", "", "")]),
-];
-
-/// Kinds of resources that a function of WASI 0.3 can create, beside streams and futures, which count as handles and are paid
-/// for in advance (`TASK_OBJECT` in `cell`).
-const ASYNC_RESOURCES: &[(&str, &str)] = &[("terminal-input", "SMALL"), ("terminal-output", "SMALL")];
-
 /// Interfaces whose functions all take a resource that cannot be created.
 const WITHOUT_RESOURCE: &[&str] = &["wasi:sockets/tcp", "wasi:sockets/udp"];
 
@@ -508,7 +430,12 @@ fn every_imported_function_states_its_bounds() {
     ];
     check(&wit, Ability::of_interface, TABLE, RESOURCES);
     let wit = [sources("wasmtime-wasi").join("src/p3/wit")];
-    check(&wit, Ability::of_async_interface, ASYNC_TABLE, ASYNC_RESOURCES);
+    check(
+        &wit,
+        Ability::of_async_interface,
+        wasi_0_3::TABLE,
+        wasi_0_3::RESOURCES,
+    );
 }
 
 fn check(

@@ -519,6 +519,53 @@ mod tests {
     }
 
     #[test]
+    fn asynchronous_abi_and_wasi_0_3_need_the_concurrent_engine() {
+        let module = r#"(core module $m (func (export "f")) (func (export "g") (param i32 i32 i32) (result i32) unreachable))
+            (core instance $i (instantiate $m))"#;
+        for (text, engine) in [
+            (
+                r#"(func (canon lift (core func $i "f")))"#,
+                EngineKind::Sequential,
+            ),
+            (
+                r#"(func async (canon lift (core func $i "f") async (callback (func $i "g"))))"#,
+                EngineKind::Concurrent,
+            ),
+            ("(core func (canon waitable-set.new))", EngineKind::Concurrent),
+            (
+                "(type $r (resource (rep i32))) (core func (canon resource.new $r))",
+                EngineKind::Sequential,
+            ),
+            (
+                "(component (core func (canon task.cancel)))",
+                EngineKind::Concurrent,
+            ),
+        ] {
+            let shape = of(&format!("(component {module} {text})")).unwrap();
+            assert_eq!(shape.engine, engine, "{text}");
+        }
+        let import = |name: &str| {
+            let shape = of(&format!(r#"(component (import "{name}" (instance)))"#));
+            shape.unwrap().engine
+        };
+        assert_eq!(import("wasi:random/random@0.3.0"), EngineKind::Concurrent);
+        assert_eq!(import("wasi:random/random@0.2.3"), EngineKind::Sequential);
+        assert_eq!(import("other:random/random@0.3.0"), EngineKind::Sequential);
+    }
+
+    #[test]
+    fn instances_with_functions_are_counted_with_repetition() {
+        let function = r#"(core module $m (func (export "f"))) (core instance $i (instantiate $m))
+            (func (canon lift (core func $i "f")))"#;
+        let inner = format!(r#"(component $c {function} (func (canon lift (core func $i "f"))))"#);
+        let twice = "(instance (instantiate $c)) (instance (instantiate $c))";
+        assert_eq!(of(&format!("(component {inner})")).unwrap().entered, 0);
+        assert_eq!(of(&format!("(component {inner} {twice})")).unwrap().entered, 2);
+        let shape = of(&format!("(component {inner} {twice} {function})")).unwrap();
+        assert_eq!((shape.entered, shape.max_stacks()), (3, 5));
+    }
+
+    #[test]
     fn instances_of_components_without_code_are_counted() {
         let empty = |n: usize| doubling(n).replace("(core instance (instantiate $m))", "");
         assert!(of(&empty(6)).is_ok());

@@ -292,3 +292,37 @@ async fn values_are_paid_for_twice_where_the_engine_copies_them() {
     let limit = Limit::Memory(7 << 20);
     assert_eq!(of(7 << 20).await, Some(ToolError::Limit { limit }));
 }
+
+/// Each instance in which a task can wait has a stack meanwhile.
+#[tokio::test]
+async fn instances_in_which_tasks_wait_take_slots_of_the_pool() {
+    let inner = r#"(component $c (core module $m (func (export "f"))) (core instance $i (instantiate $m))
+        (type $t (func async)) (func $f (type $t) (canon lift (core func $i "f"))) (export "f" (func $f)))"#;
+    // Ten with functions, and two stacks more: twelve, of which a slot has four.
+    let instances = "(instance (instantiate $c))".repeat(9);
+    let text = format!(
+        r#"(component {inner} {instances} (instance $i (instantiate $c)) (export "f" (func $i "f")))"#
+    );
+    let bytes = wat::parse_str(&text).unwrap();
+    for (slots, is_ok) in [(3, true), (2, false)] {
+        let sandbox = Sandbox::new(SandboxOptions {
+            slots,
+            optimize: false,
+            ..SandboxOptions::default()
+        })
+        .unwrap();
+        let loaded = sandbox.load("x.wasm", &bytes).await;
+        assert_eq!(loaded.is_ok(), is_ok, "{slots}");
+        let Ok(component) = loaded else { continue };
+        // Nine stacks beyond the first are memory of the call.
+        for (memory, is_ok) in [(19 << 20, true), (17 << 20, false)] {
+            let limits = Limits {
+                memory,
+                handles: 100,
+                ..Limits::default()
+            };
+            let result = call(&component, limited(limits), "f", json!({})).await;
+            assert_eq!(result.error.is_none(), is_ok, "{memory}: {:?}", result.error);
+        }
+    }
+}
