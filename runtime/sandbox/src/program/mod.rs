@@ -33,6 +33,9 @@ const RUN: &str = "wasi:cli/run";
 /// standard output the beginning.
 pub(crate) const MAX_IN_ERROR: usize = 7 << 10;
 
+/// Maximum length of the marker of a stream that is cut, in bytes.
+const MARKER: usize = 40;
+
 /// Returns `true` if one of these exports makes the component a program.
 pub(crate) fn is_among(exports: &[String]) -> bool {
     run_of(exports).is_some()
@@ -203,6 +206,14 @@ impl ProgramCall {
     }
 }
 
+impl ProgramCall {
+    /// Runs a program with `--help`, to get at most `most` bytes of text.
+    pub(crate) fn for_help(name: &ToolName, most: usize) -> Self {
+        let arguments = Map::from_iter([("args".to_owned(), json!(["--help"]))]);
+        Self::new(name, arguments, most.saturating_sub(MARKER) as u64)
+    }
+}
+
 impl GuestCall for ProgramCall {
     type World = Program;
     type Done = ProgramResult;
@@ -238,6 +249,16 @@ impl GuestCall for ProgramCall {
 }
 
 impl ProgramResult {
+    /// Returns what a program wrote about its use, whatever its exit code: on standard output, or else on standard error.
+    pub(crate) fn into_help(self) -> String {
+        let (stdout, stderr) = (self.stdout.marked(), self.stderr.marked());
+        let text = match stdout.trim().is_empty() {
+            true => stderr,
+            false => stdout,
+        };
+        text.trim().to_owned()
+    }
+
     /// Returns the result of the call. A program that ends with a code other than 0 has failed.
     pub(crate) fn into_result(self) -> Result<CallResult, ToolError> {
         let Self { code, stdout, stderr } = self;
