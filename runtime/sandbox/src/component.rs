@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toolcell_core::{Grant, Grants, Policy, ToolSpec};
-use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::state::CellState;
@@ -16,6 +15,7 @@ use crate::egress::{BoundSecrets, Egress, Transport};
 use crate::error::LoadError;
 use crate::load::definitions::{self, DefinitionLog};
 use crate::load::imports::{Ability, Import};
+use crate::program::{Program, ProgramCall};
 use crate::typed::{Functions, LeftOut};
 
 /// SHA-256 digest of a component's bytes (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
@@ -78,7 +78,7 @@ pub enum ComponentKind {
 pub(crate) enum Code {
     Tools(ProviderPre<CellState>),
     Functions(Functions),
-    Program(CommandPre<CellState>),
+    Program(Program),
 }
 
 impl Identity {
@@ -247,7 +247,7 @@ impl Component {
     /// # Errors
     /// [`LoadError::NotAProgram`] if its tools describe themselves, [`LoadError::TextTooLong`].
     pub fn with_description(&self, description: &str) -> Result<Self, LoadError> {
-        let (Code::Program(pre), [spec]) = (&self.0.code, self.definitions()) else {
+        let (Code::Program(program), [spec]) = (&self.0.code, self.definitions()) else {
             return Err(LoadError::NotAProgram);
         };
         definitions::check_description(spec.name.as_str(), description)?;
@@ -257,10 +257,27 @@ impl Component {
         };
         Ok(Self(Arc::new(Loaded {
             base: self.0.base.clone(),
-            code: Code::Program(pre.clone()),
+            code: Code::Program(program.clone()),
             specs: vec![Arc::new(spec)],
             exports: ContextExports::default(),
         })))
+    }
+
+    /// Returns the program with what it writes when it is run with `--help` as its description for the model. It runs in a cell
+    /// with nothing granted and with low limits. Without such output its description stays as it is.
+    ///
+    /// # Errors
+    /// [`LoadError::NotAProgram`] if its tools describe themselves, [`LoadError::Definitions`] if it crashes or exceeds a limit.
+    pub async fn with_help_as_description(&self) -> Result<Self, LoadError> {
+        let (Code::Program(program), [spec]) = (&self.0.code, self.definitions()) else {
+            return Err(LoadError::NotAProgram);
+        };
+        let help = ProgramCall::for_help(&spec.name, definitions::MAX_DESCRIPTION);
+        let help = self.0.base.ask(program, help).await?.into_help();
+        match help.is_empty() {
+            true => Ok(self.clone()),
+            false => self.with_description(&help),
+        }
     }
 
     /// Returns its identity and the definitions of its tools.

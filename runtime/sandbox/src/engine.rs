@@ -1,4 +1,5 @@
-//! The engine and its settings. One engine per process: types of two engines must never be mixed.
+//! The engines and their settings. Most components run in one; a second one is made for asynchronous components when the
+//! first of them is loaded. Types of two engines must never be mixed.
 //!
 //! | setting | value | reason |
 //! |---|---|---|
@@ -8,9 +9,13 @@
 //! | memory reservation | 4 GiB of address space per slot | no bounds checks in compiled code |
 //! | WebAssembly stack | 512 KiB of a 2 MiB fiber | recursion ends in an error, with room for host functions |
 //! | native unwind tables, address maps | off | only debuggers need them, and they are a sixth of the compiled code |
-//! | garbage collection, exceptions, threads, 64-bit memories, relaxed SIMD, component-model async | off | no tool needs them, and most advisories of the last year concern them |
+//! | garbage collection, exceptions, threads, 64-bit memories, relaxed SIMD | off | no tool needs them, and most advisories of the last year concern them |
+//! | asynchronous ABI of components | only in the second engine | the bookkeeping of its tasks costs 1.5 microseconds a call, and twice that for calls with dynamic values |
+//! | stackful tasks, component threads, further built-in functions of the asynchronous ABI, error contexts | off | they are not part of WASI 0.3 |
+//! | maps and lists of fixed length in interfaces | on | functions with them can be tools |
 //! | multiple memories, reference types | on | the engine panics on valid components without them (48.0.8) |
 
+use serde::{Deserialize, Serialize};
 use wasmparser::WasmFeatures;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy,
@@ -31,13 +36,30 @@ const SWITCHED_OFF: WasmFeatures = WasmFeatures::GC
     .union(WasmFeatures::MEMORY64)
     .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::STACK_SWITCHING)
-    .union(WasmFeatures::CM_ASYNC);
+    .union(WasmFeatures::CM_MORE_ASYNC_BUILTINS)
+    .union(WasmFeatures::CM_ASYNC_STACKFUL)
+    .union(WasmFeatures::CM_THREADING)
+    .union(WasmFeatures::CM_ERROR_CONTEXT);
+
+/// Features that are enabled although the engine disables them by default.
+const SWITCHED_ON: WasmFeatures = WasmFeatures::CM_MAP.union(WasmFeatures::CM_FIXED_LENGTH_LISTS);
+
+/// Engine in which a component runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EngineKind {
+    /// One function of a component runs at a time.
+    #[default]
+    Sequential,
+    /// Functions of a component can wait while others run, as the asynchronous ABI and WASI 0.3 need it.
+    Concurrent,
+}
 
 /// Stack size for WebAssembly, in bytes.
 pub(crate) const WASM_STACK: usize = 512 << 10;
 
 /// Stack size of a fiber, in bytes, for WebAssembly and the host functions it calls.
-const FIBER_STACK: usize = 2 << 20;
+pub(crate) const FIBER_STACK: usize = 2 << 20;
 
 /// Bytes of a memory slot that stay resident between calls; the rest is returned to the system after each call.
 const KEEP_RESIDENT: usize = 64 << 10;
@@ -48,23 +70,28 @@ const KEEP_TABLE_RESIDENT: usize = 16 << 10;
 /// Tables per slot of the pool. A component has one or two for each of its modules.
 pub(crate) const TABLES_PER_SLOT: u32 = 4;
 
+/// Stacks per slot of the pool of the concurrent engine. A task that waits keeps its stack, and each component instance with
+/// functions has at most one such task: no other one enters it meanwhile.
+pub(crate) const STACKS_PER_SLOT: u32 = 4;
+
 /// Maximum metadata of one core instance, in bytes. It grows with the number of functions and globals.
 const MAX_CORE_INSTANCE_BYTES: usize = 4 << 20;
 
 /// Maximum metadata of one component with all its instances, in bytes.
 const MAX_COMPONENT_INSTANCE_BYTES: usize = 16 << 20;
 
-/// Creates the engine with a pool of `slots`, or without one if `slots` is 0 or its address space cannot be reserved;
+/// Creates an engine with a pool of `slots`, or without one if `slots` is 0 or its address space cannot be reserved;
 /// also returns whether it has a pool.
-pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), EngineError> {
-    let pooled = (slots > 0).then(|| Engine::new(config(optimize).allocation_strategy(pool(slots))));
+pub(crate) fn start(kind: EngineKind, slots: u32, optimize: bool) -> Result<(Engine, bool), EngineError> {
+    let config = || config(kind, optimize);
+    let pooled = (slots > 0).then(|| Engine::new(config().allocation_strategy(pool(kind, slots))));
     let (engine, has_pool) = match pooled {
         Some(Ok(engine)) => (engine, true),
         other => {
             if let Some(Err(error)) = other {
                 tracing::warn!("no pool of {slots} slots, calls allocate on demand: {error:#}");
             }
-            let engine = Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(e.into()))?;
+            let engine = Engine::new(&config()).map_err(|e| EngineError::Engine(e.into()))?;
             (engine, false)
         }
     };
@@ -72,13 +99,14 @@ pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), Engine
     Ok((engine, has_pool))
 }
 
-/// Creates an engine that only compiles: no pool, no epoch thread. Its code runs in every engine of [`start`] with the
-/// same settings.
-pub(crate) fn compiler(optimize: bool) -> Result<Engine, EngineError> {
-    Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(e.into()))
+/// Creates an engine that only compiles: no pool, no epoch thread. Its code runs in every engine of [`start`] of the same
+/// kind and with the same settings.
+pub(crate) fn compiler(kind: EngineKind, optimize: bool) -> Result<Engine, EngineError> {
+    Engine::new(&config(kind, optimize)).map_err(|e| EngineError::Engine(e.into()))
 }
 
-fn config(optimize: bool) -> Config {
+fn config(kind: EngineKind, optimize: bool) -> Config {
+    let is_concurrent = kind == EngineKind::Concurrent;
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -91,18 +119,24 @@ fn config(optimize: bool) -> Config {
         .memory_init_cow(true)
         .native_unwind_info(false)
         .generate_address_map(false)
-        .concurrency_support(false)
+        .concurrency_support(is_concurrent)
         .shared_memory(false)
         .gc_support(false)
-        .wasm_features(SWITCHED_OFF, false);
+        .wasm_features(SWITCHED_OFF, false)
+        .wasm_features(SWITCHED_ON, true)
+        .wasm_features(WasmFeatures::CM_ASYNC, is_concurrent);
     config
 }
 
-fn pool(slots: u32) -> InstanceAllocationStrategy {
+fn pool(kind: EngineKind, slots: u32) -> InstanceAllocationStrategy {
+    let stacks = match kind {
+        EngineKind::Sequential => slots,
+        EngineKind::Concurrent => slots.saturating_mul(STACKS_PER_SLOT),
+    };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_memories(slots)
         .total_tables(slots.saturating_mul(TABLES_PER_SLOT))
-        .total_stacks(slots)
+        .total_stacks(stacks)
         .total_component_instances(slots)
         .total_core_instances(slots.saturating_mul(MAX_CORE_INSTANCES))
         .max_core_instances_per_component(MAX_CORE_INSTANCES)

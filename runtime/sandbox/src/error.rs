@@ -311,15 +311,14 @@ impl LoadError {
                 "rebuild it with an SDK of version 0.1, or use a host that supports its version".into()
             }
             Self::UnknownImport { hint, .. } => hint.clone(),
-            Self::UnsupportedFeature { feature } if feature.contains("cm-async") => {
-                "its functions are asynchronous (`async func`, WASI 0.3), and this host calls only synchronous ones: \
-                 with componentize-qjs build it with `--sync`, otherwise declare the functions without `async` and \
-                 build for WASI 0.2"
+            Self::UnsupportedFeature { feature } if feature.contains("cm-") => {
+                "it was built with a part of the component model that is not final; build it with tools for WASI 0.2 \
+                 or 0.3, without experimental options"
                     .into()
             }
             Self::UnsupportedFeature { .. } => "build it without that feature".into(),
             Self::NoFunction { .. } => {
-                "a tool is a function of plain values, without resources, streams and `async`".into()
+                "a tool is a function of plain values, without resources, streams and futures".into()
             }
             Self::SameToolName { .. } => "rename one of the functions or interfaces".into(),
             Self::Busy { .. } => "load it again later".into(),

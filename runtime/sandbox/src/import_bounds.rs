@@ -12,6 +12,8 @@ use wit_parser::{Handle, Resolve, Type, TypeDefKind};
 
 use crate::load::imports::Ability;
 
+mod wasi_0_3;
+
 /// Function, bound of the lists and texts passed by the guest, and bound of those returned to it.
 type Row = (&'static str, &'static str, &'static str);
 
@@ -374,7 +376,8 @@ fn has_list(resolve: &Resolve, ty: &Type) -> bool {
     match ty {
         Type::String => true,
         Type::Id(id) => match &resolve.types[*id].kind {
-            TypeDefKind::List(_) | TypeDefKind::Map(..) => true,
+            TypeDefKind::List(_) | TypeDefKind::Map(..) | TypeDefKind::Stream(_) => true,
+            TypeDefKind::Future(ty) => ty.iter().any(has),
             TypeDefKind::Record(record) => record.fields.iter().any(|field| has(&field.ty)),
             TypeDefKind::Tuple(tuple) => tuple.types.iter().any(has),
             TypeDefKind::Variant(variant) => {
@@ -411,6 +414,7 @@ fn made(resolve: &Resolve, ty: &Type, kinds: &mut BTreeSet<String>) {
             .filter_map(|case| case.ty.as_ref())
             .for_each(of),
         TypeDefKind::Option(ty) | TypeDefKind::Type(ty) | TypeDefKind::List(ty) => of(ty),
+        TypeDefKind::Stream(ty) | TypeDefKind::Future(ty) => ty.iter().for_each(of),
         TypeDefKind::Result(result) => [&result.ok, &result.err].into_iter().flatten().for_each(of),
         _ => {}
     }
@@ -419,21 +423,38 @@ fn made(resolve: &Resolve, ty: &Type, kinds: &mut BTreeSet<String>) {
 #[test]
 fn every_imported_function_states_its_bounds() {
     let sources = sources();
-    let mut expected: BTreeMap<String, BTreeMap<String, (bool, bool)>> = BTreeMap::new();
-    let mut resources = BTreeSet::new();
-    for wit in [
+    let wit = [
         sources("wasmtime-wasi").join("src/p2/wit"),
         sources("wasmtime-wasi-http").join("wit"),
         Path::new(env!("CARGO_MANIFEST_DIR")).join("wit"),
-    ] {
+    ];
+    check(&wit, Ability::of_interface, TABLE, RESOURCES);
+    let wit = [sources("wasmtime-wasi").join("src/p3/wit")];
+    check(
+        &wit,
+        Ability::of_async_interface,
+        wasi_0_3::TABLE,
+        wasi_0_3::RESOURCES,
+    );
+}
+
+fn check(
+    wit: &[PathBuf],
+    ability: fn(&str) -> Option<Ability>,
+    table: &[(&'static str, &[Row])],
+    prices: &[(&str, &str)],
+) {
+    let mut expected: BTreeMap<String, BTreeMap<String, (bool, bool)>> = BTreeMap::new();
+    let mut resources = BTreeSet::new();
+    for wit in wit {
         let mut resolve = Resolve::default();
         resolve
-            .push_dir(&wit)
+            .push_dir(wit)
             .unwrap_or_else(|error| panic!("{}: {error:#}", wit.display()));
         for (id, interface) in resolve.interfaces.iter() {
             let Some(name) = resolve.id_of(id) else { continue };
             let name = name.split('@').next().unwrap();
-            if Ability::of_interface(name).is_none() || WITHOUT_RESOURCE.contains(&name) {
+            if ability(name).is_none() || WITHOUT_RESOURCE.contains(&name) {
                 continue;
             }
             for function in interface.functions.values() {
@@ -448,11 +469,11 @@ fn every_imported_function_states_its_bounds() {
             }
         }
     }
-    assert!(expected.len() > 20, "{:?}", expected.keys());
+    assert!(expected.len() > 10, "{:?}", expected.keys());
 
     let mut wrong = Vec::new();
     let mut rows: BTreeMap<&str, BTreeMap<&str, (bool, bool)>> = BTreeMap::new();
-    for (interface, functions) in TABLE {
+    for (interface, functions) in table {
         for (function, given, answer) in *functions {
             let says = (!given.is_empty(), !answer.is_empty());
             let known = rows.entry(interface).or_default().insert(function, says);
@@ -476,7 +497,7 @@ fn every_imported_function_states_its_bounds() {
             }
         }
     }
-    let priced: BTreeSet<String> = RESOURCES.iter().map(|(kind, _)| (*kind).to_owned()).collect();
+    let priced: BTreeSet<String> = prices.iter().map(|(kind, _)| (*kind).to_owned()).collect();
     wrong.extend(
         resources
             .difference(&priced)

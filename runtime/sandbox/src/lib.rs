@@ -73,6 +73,7 @@ mod fuzz_runner;
 pub mod hook;
 #[cfg(test)]
 mod import_bounds;
+mod json_length;
 mod keyvalue;
 mod load;
 mod places;

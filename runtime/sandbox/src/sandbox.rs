@@ -1,5 +1,6 @@
-//! The sandbox: one engine per process, and the loading of components.
+//! The sandbox: the engines of a process, and the loading of components.
 
+mod engines;
 mod loading;
 
 use std::fmt;
@@ -10,25 +11,22 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use toolcell_core::KeyValueStore;
-use wasmtime::component::Linker;
-use wasmtime_wasi::p2::bindings::CommandPre;
 
+use self::engines::Engines;
 use self::loading::{Bytes, Source, shared_error};
 use crate::bindings::{HookProviderPre, ProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
-use crate::cell::state::{self, CellState};
 use crate::component::{Code, Component, Description, Digest, Loaded};
 use crate::context::ContextExports;
 use crate::egress::{HostNetwork, Network, Transport};
-use crate::engine;
 use crate::error::{CacheError, EngineError, LoadError};
 use crate::files::FilePool;
 use crate::hook::{self, HookComponent, LoadedHook};
 use crate::load::cache::Cache;
 use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
-use crate::program;
+use crate::program::{self, Program};
 use crate::typed::Functions;
 
 /// A component that is part of the program itself. Its bytes are read only to compile it, so that a program can keep them
@@ -132,10 +130,9 @@ pub struct Sandbox(Arc<Shared>);
 struct Shared {
     cells: Arc<CellRunner>,
     transport: Transport,
-    linker: Linker<CellState>,
+    engines: Engines,
     cache: Option<Arc<Cache>>,
     cache_error: Option<CacheError>,
-    has_pool: bool,
     compile_jobs: Semaphore,
     /// One permit for each component that is compiled or waits for it.
     compile_places: Semaphore,
@@ -174,13 +171,12 @@ impl Sandbox {
     /// # Errors
     /// If the engine does not start on this machine.
     pub fn new(options: SandboxOptions) -> Result<Self, EngineError> {
-        let (engine, has_pool) = engine::start(options.slots, options.optimize)?;
-        let linker = state::linker(&engine).map_err(|e| EngineError::Engine(e.into()))?;
+        let engines = Engines::start(options.slots, options.optimize)?;
         let (cache, cache_error) = match options.cache_dir.as_deref().map(Cache::open).transpose() {
             Ok(cache) => (cache.map(Arc::new), None),
             Err(error) => (None, Some(error)),
         };
-        let slots = if has_pool {
+        let slots = if engines.sequential().has_pool {
             options.slots as usize
         } else {
             Semaphore::MAX_PERMITS
@@ -190,7 +186,6 @@ impl Sandbox {
         Ok(Self(Arc::new(Shared {
             transport,
             cells: Arc::new(CellRunner {
-                engine,
                 slots: Arc::new(Semaphore::new(slots)),
                 lasting: Arc::new(Semaphore::new((slots / 2).max(1))),
                 memory: MemoryPool::new(options.memory),
@@ -198,10 +193,9 @@ impl Sandbox {
                 buckets: options.buckets.clone(),
                 scheduler: OnceLock::new(),
             }),
-            linker,
+            engines,
             cache,
             cache_error,
-            has_pool,
             compile_jobs: Semaphore::new(jobs),
             compile_places: Semaphore::new(
                 jobs.saturating_add(options.compile_queue)
@@ -281,7 +275,7 @@ impl Sandbox {
         }
         let known = (shared.cache.as_ref())
             .filter(|_| examined.is_known)
-            .and_then(|cache| cache.definitions(&examined.entry));
+            .and_then(|cache| cache.definitions(&shared.entry_of(&examined)));
         if let Some(stored) = known {
             return Ok(Description {
                 identity: examined.identity,
@@ -306,15 +300,10 @@ impl Sandbox {
         let context = ContextExports::of(exports, &found.linked).map_err(mismatch)?;
         let code = match (Role::Tools.is_among(exports), program::is_among(exports)) {
             (true, _) => Code::Tools(ProviderPre::new(found.linked).map_err(mismatch)?),
-            (false, true) => Code::Program(CommandPre::new(found.linked).map_err(mismatch)?),
+            (false, true) => Code::Program(Program::new(found.linked, exports).map_err(mismatch)?),
             (false, false) => {
                 let component = found.linked.component().clone();
-                Code::Functions(Functions::of(
-                    &shared.cells.engine,
-                    &component,
-                    found.linked,
-                    exports,
-                )?)
+                Code::Functions(Functions::of(&component, found.linked, exports)?)
             }
         };
         if let Code::Program(_) = &code {
@@ -408,7 +397,7 @@ impl Sandbox {
 
     /// Returns `true` if calls take their memory from a pool. Without it, each call costs about 20 microseconds more.
     pub fn has_pool(&self) -> bool {
-        self.0.has_pool
+        self.0.engines.sequential().has_pool
     }
 
     /// Returns the counters of expensive operations.
@@ -425,7 +414,7 @@ impl Sandbox {
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sandbox")
-            .field("has_pool", &self.0.has_pool)
+            .field("has_pool", &self.has_pool())
             .field("statistics", &self.statistics())
             .finish_non_exhaustive()
     }

@@ -13,7 +13,6 @@ use toolcell_core::{
     RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
-use wasmtime_wasi::p2::bindings::CommandPre;
 
 use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::bindings::{PromptProviderPre, ResourceProviderPre};
@@ -22,9 +21,10 @@ use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
 use crate::component::{Code, Component, Loaded};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
+use crate::json_length::json_length;
 use crate::load::imports::Ability;
 use crate::places;
-use crate::program::{ProgramCall, ProgramResult};
+use crate::program::{Program, ProgramCall, ProgramResult};
 use crate::prompts::PromptRun;
 use crate::resources::ReadRun;
 use crate::typed::{FunctionCall, FunctionResult, Functions};
@@ -223,12 +223,12 @@ impl ComponentTool {
         let Some(function) = functions.get(self.spec.name.as_str()) else {
             return CallResult::failed(ToolError::crashed("the component has no such function"));
         };
-        let bytes_in = Value::Object(call.arguments.clone()).to_string().len() as u64;
+        let bytes_in = json_length(&call.arguments);
         let output = limits.output;
         let request = self.request(&functions.pre, cx, limits, bytes_in);
-        let ended = (self.component.base.cells)
-            .run_cell(request, FunctionCall::new(function, call.arguments, output))
-            .await;
+        let engine = request.footprint.engine;
+        let run = FunctionCall::new(function, call.arguments, output, engine);
+        let ended = self.component.base.cells.run_cell(request, run).await;
         let redactor = self.egress.redactor();
         let result = ended.result.and_then(|result| function_result(result, redactor));
         CallResult::from(result).with_receipt(ended.receipt)
@@ -237,12 +237,12 @@ impl ComponentTool {
     /// Runs a program.
     async fn call_program(
         &self,
-        pre: &CommandPre<CellState>,
+        pre: &Program,
         call: ToolCall,
         cx: &CallContext,
         limits: Limits,
     ) -> CallResult {
-        let bytes_in = Value::Object(call.arguments.clone()).to_string().len() as u64;
+        let bytes_in = json_length(&call.arguments);
         let program = ProgramCall::new(&self.spec.name, call.arguments, limits.output);
         let request = self.request(pre, cx, limits, bytes_in);
         let ended = self.component.base.cells.run_cell(request, program).await;
@@ -293,7 +293,7 @@ fn function_result(result: FunctionResult, redactor: &Redactor) -> Result<CallRe
 }
 
 /// Maximum size of a result that is searched for secrets on the thread of the call, in bytes: some milliseconds.
-const AT_ONCE: usize = 64 << 10;
+const AT_ONCE: u64 = 64 << 10;
 
 /// Least time for that search, so that a call that ended just before its deadline has its result.
 const LEAST: Duration = Duration::from_millis(100);
@@ -301,11 +301,8 @@ const LEAST: Duration = Duration::from_millis(100);
 /// Removes secrets from a result. The search takes seconds for a long one and many secrets: it runs on a thread of its own,
 /// and ends when nobody waits for it any more.
 async fn redacted(redactor: &Redactor, mut result: CallResult) -> CallResult {
-    let structured = result
-        .structured
-        .as_ref()
-        .map_or(0, |json| json.to_string().len());
-    if result.byte_len() + structured <= AT_ONCE {
+    let structured = result.structured.as_ref().map_or(0, json_length);
+    if result.byte_len() as u64 + structured <= AT_ONCE {
         redactor.result(&mut result);
         return result;
     }

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     }
     run! {
         component_compiled_in_a_child_runs
+        asynchronous_component_is_compiled_in_a_child
         what_the_child_refuses_is_said_as_if_there_were_no_child
         memory_beyond_the_limit_ends_the_child_and_not_the_parent
         core_module_is_adapted_in_the_child
@@ -107,6 +108,22 @@ async fn component_compiled_in_a_child_runs() {
     let component = load(&sandbox, &Probe::default()).await.unwrap();
     call(&*only_tool(&component, Default::default())).await.0.unwrap();
     assert_eq!(sandbox.statistics().compiled, 1);
+}
+
+/// By its functions, and by its types alone.
+async fn asynchronous_component_is_compiled_in_a_child() {
+    for items in [
+        "(core func (canon waitable-set.new))",
+        "(type (func async (param \"n\" u32)))",
+    ] {
+        let sandbox = sandbox(own_child(), CompileLimits::default());
+        let probe = Probe {
+            items: items.into(),
+            ..Probe::default()
+        };
+        let component = load(&sandbox, &probe).await.unwrap();
+        call(&*only_tool(&component, Default::default())).await.0.unwrap();
+    }
 }
 
 async fn what_the_child_refuses_is_said_as_if_there_were_no_child() {
@@ -298,7 +315,7 @@ async fn memory_that_the_system_refuses_is_the_limit_of_memory() {
 }
 
 /// Request to a child that then waits for a component of ten bytes.
-const WAITING: &str = r#"{"size":10,"optimize":false,"memory":1000000000,"cpu_seconds":7,"work":"compile"}"#;
+const WAITING: &str = r#"{"size":10,"optimize":false,"engine":"sequential","memory":1000000000,"cpu_seconds":7,"work":"compile"}"#;
 
 /// Polls a condition that depends on another process.
 fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

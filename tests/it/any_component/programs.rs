@@ -45,7 +45,7 @@ fn program_is_called_with_its_input_and_granted_files() {
     assert_eq!(granted.stdout, "of the file\n");
     let failed = call(r#"{"args": ["x"], "stdin": "half"}"#, &[]).ended(1);
     assert!(
-        failed.stderr.contains("the program ended with exit code 1"),
+        failed.stderr.contains("the program ended with exit code 2"),
         "{}",
         failed.stderr
     );
@@ -95,6 +95,19 @@ fn configuration_describes_a_program_and_nothing_else() {
     assert_eq!(json["tools"][0]["description"], "Shows a file.");
     let listed = user.run(&["tool", "list", "--json"]).ended(0).stdout;
     assert!(listed.contains("Shows a file."), "{listed}");
+    // What it writes when it is run with `--help`, in a cell with nothing granted.
+    let help = r#"(module
+(import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+(memory (export "memory") 1)
+(data (i32.const 0) "\08\00\00\00\0b\00\00\00Usage: show")
+(func (export "_start") (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 32)))))"#;
+    user.file("help.wasm", wat::parse_str(help).unwrap())
+        .configure(&format!(
+            "[tools.help]\ncomponent = \"{}\"\ndescription = \"--help\"\n",
+            user.work().join("help.wasm").display()
+        ));
+    let shown = user.run(&["tool", "inspect", "help"]).ended(0).stdout;
+    assert!(shown.contains("│ Usage: show"), "{shown}");
     user.configure("[tools.text]\ndescription = \"x\"\n");
     let refused = user.run(&["call", "text_count", r#"{"text": "x"}"#]).ended(7);
     assert!(

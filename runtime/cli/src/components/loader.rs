@@ -488,6 +488,9 @@ impl<'a> ComponentLoader<'a> {
             Bytes::Of(file) => self.sandbox.load(label, file).await?,
         };
         match &settings.description {
+            Some(description) if description.value == PROGRAM_HELP => {
+                component.with_help_as_description().await
+            }
             Some(description) => component.with_description(&description.value),
             None => Ok(component),
         }
@@ -508,6 +511,9 @@ fn operation(component: &str, does: &str) -> ToolName {
     ToolName::new(format!("{does}_of_{}", named.collect::<String>()))
         .expect("it has the characters of a name")
 }
+
+/// Description in the configuration that stands for the output of the program when it is run with this argument.
+const PROGRAM_HELP: &str = "--help";
 
 /// The bytes of a component: those of a built-in one are compressed, and read only to compile it.
 enum Bytes {

@@ -4,6 +4,7 @@
 use toolcell_core::Policy;
 use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::p2::bindings::cli::environment;
+use wasmtime_wasi::p3::bindings::cli::environment as async_environment;
 
 use crate::cell::memory::Reservation;
 
@@ -27,6 +28,28 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     view: fn(&mut T) -> EnvironmentView<'_>,
 ) -> wasmtime::Result<()> {
     environment::add_to_linker::<_, HasEnvironment>(linker, view)
+}
+
+/// Replaces `wasi:cli/environment` of WASI 0.3, likewise.
+pub(crate) fn add_async_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> EnvironmentView<'_>,
+) -> wasmtime::Result<()> {
+    async_environment::add_to_linker::<_, HasEnvironment>(linker, view)
+}
+
+impl async_environment::Host for EnvironmentView<'_> {
+    fn get_environment(&mut self) -> wasmtime::Result<Vec<(String, String)>> {
+        environment::Host::get_environment(self)
+    }
+
+    fn get_arguments(&mut self) -> wasmtime::Result<Vec<String>> {
+        environment::Host::get_arguments(self)
+    }
+
+    fn get_initial_cwd(&mut self) -> wasmtime::Result<Option<String>> {
+        environment::Host::initial_cwd(self)
+    }
 }
 
 impl environment::Host for EnvironmentView<'_> {

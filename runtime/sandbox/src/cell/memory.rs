@@ -304,6 +304,11 @@ impl Reservation {
         Ok(())
     }
 
+    /// Returns the bytes that it holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Returns the bytes by which it can still grow, limited by the pool.
     pub(crate) fn left(&self) -> u64 {
         let usage = self.account.lock();

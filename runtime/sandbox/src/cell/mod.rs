@@ -35,19 +35,23 @@ use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::scheduler::{CpuTimer, FairScheduler, Scheduled};
 use crate::cell::state::CellState;
 use crate::egress::Egress;
+use crate::engine::EngineKind;
 use crate::files::FilePool;
 
 /// Bytes that may pass between host and guest in one host call, in addition to the result: the maximum that WASI passes
 /// at once.
 pub(crate) const HOSTCALL_BASE: u64 = 1 << 20;
 
+/// Maximum host memory of a task, thread, stream, future or set of the concurrent engine, in bytes. A call has at most as many
+/// of them as handles. They are created without a function of the host, so that all of them are paid for in advance.
+const TASK_OBJECT: u64 = 1 << 10;
+
 /// Epoch ticks between two yields of a guest.
 const TICKS: u64 = 1;
 
 /// State shared by all cells of a process.
 pub(crate) struct CellRunner {
-    pub(crate) engine: Engine,
-    /// One permit for each slot of the pool; unlimited without a pool.
+    /// One permit for each slot of the pools, which have equally many; unlimited without a pool.
     pub(crate) slots: Arc<Semaphore>,
     /// One permit for each slot that programs which run on may take at one time: half of them, so that the rest is left for
     /// calls, which end.
@@ -65,6 +69,9 @@ pub(crate) trait LinkedWorld: Sync {
     /// Instance of the world.
     type Guest: Send + Sync;
 
+    /// Returns the engine that its component was compiled for.
+    fn engine(&self) -> &Engine;
+
     /// Creates an instance.
     fn instantiate(
         &self,
@@ -75,6 +82,10 @@ pub(crate) trait LinkedWorld: Sync {
 impl LinkedWorld for ProviderPre<CellState> {
     type Guest = Provider;
 
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
+
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Provider> {
         self.instantiate_async(store).await
     }
@@ -82,6 +93,10 @@ impl LinkedWorld for ProviderPre<CellState> {
 
 impl LinkedWorld for HookProviderPre<CellState> {
     type Guest = HookProvider;
+
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
 
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
         self.instantiate_async(store).await
@@ -91,6 +106,10 @@ impl LinkedWorld for HookProviderPre<CellState> {
 impl LinkedWorld for ResourceProviderPre<CellState> {
     type Guest = ResourceProvider;
 
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
+
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<ResourceProvider> {
         self.instantiate_async(store).await
     }
@@ -98,6 +117,10 @@ impl LinkedWorld for ResourceProviderPre<CellState> {
 
 impl LinkedWorld for PromptProviderPre<CellState> {
     type Guest = PromptProvider;
+
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
 
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<PromptProvider> {
         self.instantiate_async(store).await
@@ -111,6 +134,19 @@ pub(crate) struct Footprint {
     pub(crate) slots: u32,
     /// Host memory of its instances in bytes, in addition to the base cost of every cell.
     pub(crate) bytes: u64,
+    /// Engine in which it runs.
+    pub(crate) engine: EngineKind,
+}
+
+impl Footprint {
+    /// Returns the host memory that a cell takes before it runs, in bytes.
+    fn reserved(&self, limits: &Limits) -> u64 {
+        let tasks = match self.engine {
+            EngineKind::Sequential => 0,
+            EngineKind::Concurrent => u64::from(limits.handles).saturating_mul(TASK_OBJECT),
+        };
+        self.bytes.saturating_add(tasks)
+    }
 }
 
 /// Parameters of one call.
@@ -242,7 +278,7 @@ impl CellRunner {
         guard: &mut ReceiptGuard,
     ) -> Result<J::Done, ToolError> {
         let limits = &request.limits;
-        let instances = guard.account.reserve(request.footprint.bytes);
+        let instances = guard.account.reserve(request.footprint.reserved(limits));
         let _instances = instances.map_err(OutOfMemory::into_error)?;
         let mut state = CellState::new(
             request.policy,
@@ -254,7 +290,7 @@ impl CellRunner {
             request.observer,
         )?;
         job.prepare(&mut state)?;
-        let store = guard.store.insert(Store::new(&self.engine, state));
+        let store = guard.store.insert(Store::new(request.pre.engine(), state));
         store.limiter(|state| &mut state.limiter);
         guard
             .fuel
@@ -262,6 +298,9 @@ impl CellRunner {
             .expect("the engine counts fuel, see engine.rs");
         store.set_hostcall_fuel(saturating_usize(limits.output.saturating_add(HOSTCALL_BASE)));
         store.set_max_component_handles(limits.handles as usize);
+        if let Some(tasks) = store.concurrent_resource_table() {
+            tasks.set_max_capacity(limits.handles as usize);
+        }
 
         let result = match request.pre.instantiate(&mut *store).await {
             Ok(guest) => job.call_guest(&guest, store).await,

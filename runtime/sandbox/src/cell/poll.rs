@@ -3,6 +3,7 @@
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
 use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::bindings::random::{insecure, random};
+use wasmtime_wasi::p3::bindings::random::{insecure as async_insecure, random as async_random};
 use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi_io::bindings::wasi::io::poll;
 
@@ -50,6 +51,15 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     insecure::add_to_linker::<_, HasRandom>(linker, randomness)
 }
 
+/// Replaces `wasi:random/random` and `wasi:random/insecure` of WASI 0.3, likewise.
+pub(crate) fn add_async_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    randomness: fn(&mut T) -> RandomView<'_>,
+) -> wasmtime::Result<()> {
+    async_random::add_to_linker::<_, HasRandom>(linker, randomness)?;
+    async_insecure::add_to_linker::<_, HasRandom>(linker, randomness)
+}
+
 impl poll::Host for PollView<'_> {
     async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
         self.in_flight
@@ -91,6 +101,27 @@ impl insecure::Host for RandomView<'_> {
 
     fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
         insecure::Host::get_insecure_random_u64(self.random)
+    }
+}
+
+impl async_random::Host for RandomView<'_> {
+    fn get_random_bytes(&mut self, max_len: u64) -> wasmtime::Result<Vec<u8>> {
+        // Fewer are allowed.
+        random::Host::get_random_bytes(self, max_len.min(MAX_RANDOM))
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        random::Host::get_random_u64(self)
+    }
+}
+
+impl async_insecure::Host for RandomView<'_> {
+    fn get_insecure_random_bytes(&mut self, max_len: u64) -> wasmtime::Result<Vec<u8>> {
+        insecure::Host::get_insecure_random_bytes(self, max_len.min(MAX_RANDOM))
+    }
+
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        insecure::Host::get_insecure_random_u64(self)
     }
 }
 

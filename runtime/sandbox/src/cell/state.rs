@@ -22,6 +22,7 @@ use crate::cell::poll::{self, MAX_RANDOM, PollView, RandomView};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::sockets::{self, Denied};
 use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS};
+use crate::engine::EngineKind;
 use crate::files::{self, Files, FilesView};
 use crate::keyvalue::{self, Buckets, KeyValueView};
 use crate::program::capture::Capture;
@@ -260,8 +261,9 @@ fn wasi<'a>(
     })
 }
 
-/// Creates the linker of all cells: WASI 0.2, `wasi:keyvalue`, and the log and progress interfaces.
-pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
+/// Creates the linker of the cells of an engine: WASI 0.2, `wasi:keyvalue`, and the log and progress interfaces; in the
+/// concurrent engine also what WASI 0.3 has without files and network.
+pub(crate) fn linker(engine: &Engine, kind: EngineKind) -> wasmtime::Result<Linker<CellState>> {
     let mut linker = Linker::new(engine);
     linker.allow_shadowing(true);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
@@ -275,5 +277,12 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     progress::add_to_linker::<_, HasSelf<GuestOutput>>(&mut linker, |state: &mut CellState| {
         &mut state.output
     })?;
+    if kind == EngineKind::Concurrent {
+        wasmtime_wasi::p3::cli::add_to_linker(&mut linker)?;
+        wasmtime_wasi::p3::clocks::add_to_linker(&mut linker)?;
+        wasmtime_wasi::p3::random::add_to_linker(&mut linker)?;
+        environment::add_async_to_linker(&mut linker, CellState::environment)?;
+        poll::add_async_to_linker(&mut linker, CellState::random)?;
+    }
     Ok(linker)
 }

@@ -353,8 +353,11 @@ impl Layered {
         if old.is_dir() {
             return Err(ErrorCode::NotPermitted.into());
         }
-        if new.wants_dir {
+        if new.wants_dir && new.at.is_none() {
             old.existing()?;
+            return Err(ErrorCode::NoEntry.into());
+        }
+        if new.wants_dir && !new.is_dir() {
             return Err(ErrorCode::NotDirectory.into());
         }
         if new.at.is_some() {

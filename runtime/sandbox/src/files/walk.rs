@@ -73,10 +73,13 @@ impl Walked {
         fs::remove_dir(&self.parent, self.at())
     }
 
-    /// Creates a hard link to a file.
+    /// Creates a hard link to a file. A name with a slash at its end is none that can be created, as in link(2).
     pub(super) fn link(&self, to: &Self) -> io::Result<()> {
         if to.wants_dir {
-            return Err(Errno::NOTDIR.into());
+            return Err(match to.metadata() {
+                Ok(_) => Errno::EXIST.into(),
+                Err(error) => error,
+            });
         }
         fs::hard_link(&self.parent, self.at(), &to.parent, to.at())
     }

@@ -2,6 +2,9 @@
 //!
 //! The adapter published with Wasmtime implements the functions of preview 1 with those of WASI 0.2. A module with a
 //! `_start` function becomes a program. What is made passes the same checks as every component.
+//!
+//! The published adapter makes 1 of every exit code other than 0. For `proc_exit` a second adapter takes its place, which ends
+//! the program by `exit-with-code` of WASI 0.2.12 (`exit_code.wat`).
 
 use std::panic::AssertUnwindSafe;
 
@@ -11,14 +14,32 @@ use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW_1, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as COMMAND,
     WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER as REACTOR,
 };
-use wasmparser::Payload;
-use wit_component::ComponentEncoder;
+use wasmparser::{Imports, Parser, Payload};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
 
 use crate::cell::failure::cut;
 use crate::component::Digest;
 use crate::error::LoadError;
 use crate::load::complexity::ComplexityLimit;
 use crate::load::preflight;
+
+/// Name that takes the place of [`PREVIEW_1`] in imports of `proc_exit`. It is as long, so that nothing in the module moves.
+const EXIT_CODE: &str = "toolcell_exit_preview1";
+
+/// Module made of `exit_code.wat`.
+const EXIT_ADAPTER: &[u8] = include_bytes!("exit_code.wasm");
+
+/// Imports of [`EXIT_ADAPTER`]: those of `wasi:cli` that end a program.
+const EXIT_WIT: &str = "
+    package toolcell:exit-code;
+    world adapter { import wasi:cli/exit@0.2.12; }
+    package wasi:cli@0.2.12 {
+        interface exit {
+            exit: func(status: result);
+            exit-with-code: func(status-code: u8);
+        }
+    }";
 
 /// Prefix of the sections in which a toolchain leaves the types of the component that a module is meant for.
 const COMPONENT_TYPE: &str = "component-type";
@@ -41,7 +62,12 @@ pub(crate) fn is_core_module(bytes: &[u8]) -> bool {
 /// Returns the digest under which the code of an adapted module is stored. Another adapter makes another component.
 pub(crate) fn cache_digest(module: Digest) -> Digest {
     let mut hasher = Sha256::new();
-    for part in [env!("CARGO_PKG_VERSION").as_bytes(), COMMAND, REACTOR] {
+    for part in [
+        env!("CARGO_PKG_VERSION").as_bytes(),
+        COMMAND,
+        REACTOR,
+        EXIT_ADAPTER,
+    ] {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -110,11 +136,20 @@ pub(crate) fn encode(bytes: &[u8], adapter: Adapter) -> Result<Vec<u8>, LoadErro
         Adapter::Reactor => REACTOR,
     };
     let encoded = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        ComponentEncoder::default()
-            .module(bytes)?
+        let module = with_exit_code(bytes)?;
+        let mut encoder = ComponentEncoder::default()
+            .module(module.as_deref().unwrap_or(bytes))?
             .adapter(PREVIEW_1, adapter)?
-            .validate(true)
-            .encode()
+            .validate(true);
+        if module.is_some() {
+            let mut resolve = Resolve::default();
+            let package = resolve.push_str("exit-code.wit", EXIT_WIT)?;
+            let world = resolve.select_world(&[package], Some("adapter"))?;
+            let mut exit = EXIT_ADAPTER.to_vec();
+            embed_component_metadata(&mut exit, &resolve, world, StringEncoding::UTF8)?;
+            encoder = encoder.adapter(EXIT_CODE, &exit)?;
+        }
+        encoder.encode()
     }));
     match encoded {
         Ok(Ok(component)) => Ok(component),
@@ -125,6 +160,29 @@ pub(crate) fn encode(bytes: &[u8], adapter: Adapter) -> Result<Vec<u8>, LoadErro
             reason: "the adapter failed unexpectedly".into(),
         }),
     }
+}
+
+/// Returns a module whose imports of `proc_exit` are of [`EXIT_CODE`]; `None` if there are none.
+fn with_exit_code(bytes: &[u8]) -> Result<Option<Vec<u8>>, wasmparser::BinaryReaderError> {
+    let mut renamed: Option<Vec<u8>> = None;
+    for payload in Parser::new(0).parse_all(bytes) {
+        let Payload::ImportSection(section) = payload? else {
+            continue;
+        };
+        for group in section {
+            let Imports::Single(at, import) = group? else {
+                continue;
+            };
+            // The name stands behind its length, which is written in one byte.
+            let name = at + 1..at + 1 + PREVIEW_1.len();
+            let is_exit = (import.module, import.name) == (PREVIEW_1, "proc_exit");
+            if is_exit && bytes.get(name.clone()) == Some(PREVIEW_1.as_bytes()) {
+                let renamed = renamed.get_or_insert_with(|| bytes.to_vec());
+                renamed[name].copy_from_slice(EXIT_CODE.as_bytes());
+            }
+        }
+    }
+    Ok(renamed)
 }
 
 impl Module {
@@ -179,6 +237,13 @@ mod tests {
             // Every import is one that the host provides.
             crate::load::imports::classify(&shape.imports).unwrap();
         }
+    }
+
+    #[test]
+    fn checked_in_adapter_of_exit_codes_is_made_of_its_text() {
+        let text = include_str!("exit_code.wat");
+        assert_eq!(wat::parse_str(text).unwrap(), EXIT_ADAPTER);
+        assert_eq!(EXIT_CODE.len(), PREVIEW_1.len());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use wasmtime::Engine;
 
 use crate::component::Digest;
+use crate::engine::EngineKind;
 use crate::error::CacheError;
 use crate::hook::HookManifest;
 use crate::load::compile::{self, Artefact};
@@ -32,7 +33,7 @@ use crate::load::preflight::Shape;
 use crate::load::rules::RULES;
 
 /// Changes when the format of entries changes.
-const FORMAT: &str = "toolcell cache 2";
+const FORMAT: &str = "toolcell cache 3";
 
 /// Name prefix of unfinished files.
 const TEMPORARY: &str = ".toolcell-new-";
@@ -89,9 +90,16 @@ struct Checked<T> {
 pub(crate) struct EntryName(String);
 
 impl EntryName {
-    pub(crate) fn new(engine: &Engine, component: Digest) -> Self {
+    /// Returns the name of a component that runs in an engine of this kind. `engine` is the one of most components, whose
+    /// version and settings both have.
+    pub(crate) fn new(engine: &Engine, kind: EngineKind, component: Digest) -> Self {
         let mut hasher = EngineHasher(blake3::Hasher::new());
         FORMAT.hash(&mut hasher);
+        match kind {
+            EngineKind::Sequential => 0_u8,
+            EngineKind::Concurrent => 1,
+        }
+        .hash(&mut hasher);
         engine.precompile_compatibility_hash().hash(&mut hasher);
         let engine = hasher.0.finalize().to_hex();
         Self(format!("{}-{}", component.hex(), &engine[..32]))

@@ -10,6 +10,10 @@ use crate::error::LoadError;
 /// Version of WASI that is linked; every `0.2.x` links with it.
 pub(crate) const WASI: Version = Version::new(0, 2, 0);
 
+/// Version of WASI with asynchronous functions that is linked for components of the concurrent engine; every `0.3.x` links
+/// with it.
+pub(crate) const WASI_ASYNC: Version = Version::new(0, 3, 0);
+
 /// Version of `wasi:keyvalue` that is linked. As a draft, it links only with itself.
 fn keyvalue() -> Version {
     Version {
@@ -128,6 +132,29 @@ impl Ability {
         Self::Random,
     ];
 
+    /// Returns the ability of an interface of WASI 0.3; `None` for one that is not provided. Files and HTTP are provided in
+    /// WASI 0.2 alone, where every operation on them is checked.
+    pub(crate) fn of_async_interface(interface: &str) -> Option<Self> {
+        Some(match interface {
+            "wasi:cli/environment" => Self::Environment,
+            "wasi:cli/exit" => Self::Exit,
+            "wasi:cli/stdin"
+            | "wasi:cli/stdout"
+            | "wasi:cli/stderr"
+            | "wasi:cli/terminal-input"
+            | "wasi:cli/terminal-output"
+            | "wasi:cli/terminal-stdin"
+            | "wasi:cli/terminal-stdout"
+            | "wasi:cli/terminal-stderr" => Self::Stdio,
+            "wasi:clocks/system-clock" => Self::WallClock,
+            "wasi:clocks/monotonic-clock" => Self::MonotonicClock,
+            "wasi:random/random" | "wasi:random/insecure" | "wasi:random/insecure-seed" => Self::Random,
+            // Types alone, without functions.
+            "wasi:cli/types" | "wasi:clocks/types" => Self::Plumbing,
+            _ => return None,
+        })
+    }
+
     pub(crate) fn of_interface(interface: &str) -> Option<Self> {
         Some(match interface {
             "toolcell:tool/log" => Self::Log,
@@ -174,6 +201,15 @@ fn classify_one(name: &str) -> Result<Import, LoadError> {
         hint,
     };
     let (interface, version) = split_version(name);
+    if is_of_async_wasi(name) {
+        return match Ability::of_async_interface(interface) {
+            Some(ability) => Ok(Import {
+                name: name.to_owned(),
+                ability,
+            }),
+            None => Err(unknown(async_wasi_hint(interface))),
+        };
+    }
     let ours = match interface.split_once(':') {
         Some(("wasi", rest)) if rest.starts_with("keyvalue/") => keyvalue(),
         Some(("wasi", _)) => WASI,
@@ -202,6 +238,28 @@ fn classify_one(name: &str) -> Result<Import, LoadError> {
     }
 }
 
+/// Returns `true` for an import of WASI 0.3, which links only in the concurrent engine.
+pub(crate) fn is_of_async_wasi(name: &str) -> bool {
+    match split_version(name) {
+        (interface, Some(version)) => interface.starts_with("wasi:") && is_compatible(&version, &WASI_ASYNC),
+        (_, None) => false,
+    }
+}
+
+fn async_wasi_hint(interface: &str) -> String {
+    let remedy = "build it for WASI 0.2 (`wasm32-wasip2`)";
+    match interface.split_once('/').map(|(package, _)| package) {
+        Some("wasi:filesystem") => format!("files are provided in WASI 0.2, not yet in WASI 0.3; {remedy}"),
+        Some("wasi:http") => format!("HTTP is provided in WASI 0.2, not yet in WASI 0.3; {remedy}"),
+        Some("wasi:sockets") => format!(
+            "sockets are never provided; build it without them, use `wasi:http`, or {remedy}, where every socket is denied"
+        ),
+        _ => format!(
+            "of WASI 0.3, this host provides standard streams, environment, clocks and random numbers; {remedy}"
+        ),
+    }
+}
+
 fn other_world_hint(name: &str) -> String {
     format!(
         "no grant provides it; compose the component with one that exports `{}`, for example with `wac plug`",
@@ -220,6 +278,8 @@ mod tests {
             "wasi:http/types@0.2.12",
             "toolcell:tool/log@0.1.7",
             "wasi:keyvalue/batch@0.2.0-draft",
+            "wasi:cli/stdout@0.3.0",
+            "wasi:clocks/system-clock@0.3.1",
         ] {
             assert!(classify_one(name).is_ok(), "{name}");
         }
@@ -235,7 +295,18 @@ mod tests {
                 "wasi:keyvalue/watcher@0.2.0-draft",
                 "no grant provides it; compose",
             ),
-            ("wasi:filesystem/types@0.3.0", "in version 0.2"),
+            ("wasi:filesystem/types@0.3.0", "files are provided in WASI 0.2"),
+            ("wasi:http/client@0.3.0", "HTTP is provided in WASI 0.2"),
+            ("wasi:sockets/types@0.3.0", "sockets are never provided"),
+            (
+                "wasi:clocks/timezone@0.3.0",
+                "this host provides standard streams",
+            ),
+            (
+                "wasi:clocks/wall-clock@0.3.0",
+                "this host provides standard streams",
+            ),
+            ("wasi:cli/stdin@0.3.0-rc-2026-02-09", "in version 0.2"),
             ("wasi:filesystem/types", "in version 0.2"),
             ("toolcell:tool/log@0.2.0", "in version 0.1"),
             ("plain-function", "no grant provides it; compose"),

@@ -6,13 +6,15 @@
 
 use serde::{Deserialize, Serialize};
 use wasmparser::{
-    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
-    ElementItems, ElementKind, Encoding, Instance, Parser, Payload,
+    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
+    ComponentOuterAliasKind, ComponentTypeRef, ElementItems, ElementKind, Encoding, Instance, Parser,
+    Payload,
 };
 
+use crate::engine::EngineKind;
 use crate::error::LoadError;
 use crate::load::complexity::ComplexityLimit;
-use crate::load::header;
+use crate::load::{header, imports};
 
 /// Host memory of one core instance for each of its parts, in bytes; upper bounds of the engine's use (48.0.8).
 mod bytes {
@@ -40,6 +42,18 @@ pub(crate) struct Shape {
     pub(crate) exports: Vec<String>,
     /// Maximum host memory of the instances of one cell in bytes, excluding memories and tables.
     pub(crate) instance_bytes: u64,
+    /// Number of component instances with functions, in which a task can wait.
+    pub(crate) entered: u32,
+    /// Engine that it needs, as far as it is known without its types.
+    pub(crate) engine: EngineKind,
+}
+
+impl Shape {
+    /// Returns the number of stacks that one cell takes at most in the concurrent engine: one for each instance in which a task
+    /// waits, one for the function that runs, and one that is kept for the next.
+    pub(crate) fn max_stacks(&self) -> u32 {
+        self.entered.saturating_add(2)
+    }
 }
 
 /// Scans `bytes`.
@@ -88,6 +102,8 @@ struct Cost {
     components: u64,
     items: u64,
     bytes: u64,
+    /// Component instances with functions.
+    entered: u64,
 }
 
 impl Cost {
@@ -98,11 +114,13 @@ impl Cost {
             components,
             items,
             bytes,
+            entered,
         } = other;
         self.core = self.core.saturating_add(core);
         self.components = self.components.saturating_add(components);
         self.items = self.items.saturating_add(items);
         self.bytes = self.bytes.saturating_add(bytes);
+        self.entered = self.entered.saturating_add(entered);
     }
 }
 
@@ -114,6 +132,8 @@ struct Open {
     components: Vec<Option<Cost>>,
     /// The module index space: bytes of one instance of each, `None` if unknown.
     modules: Vec<Option<u64>>,
+    /// True if its callers can enter one of its modules.
+    has_functions: bool,
 }
 
 /// Parser position: a component on the stack, or a core module.
@@ -129,6 +149,10 @@ struct Scan {
     memories: u64,
     tables: u64,
     shape: Shape,
+}
+
+fn has_async_option(options: &[CanonicalOption]) -> bool {
+    (options.iter()).any(|option| matches!(option, CanonicalOption::Async | CanonicalOption::Callback(_)))
 }
 
 fn at_most(count: u64, excess: ComplexityLimit) -> Result<(), LoadError> {
@@ -240,6 +264,9 @@ impl Scan {
                         _ => {}
                     }
                     if self.open.len() == 1 {
+                        if imports::is_of_async_wasi(import.name.name) {
+                            self.shape.engine = EngineKind::Concurrent;
+                        }
                         self.shape.imports.push(import.name.name.to_owned());
                     }
                 }
@@ -273,6 +300,9 @@ impl Scan {
                     bytes: u64::from(section.count()) * bytes::CANONICAL,
                     ..Cost::default()
                 })?;
+                for function in section {
+                    self.canonical(&function.map_err(malformed)?);
+                }
             }
             _ => {}
         }
@@ -286,12 +316,15 @@ impl Scan {
             self.define_module(Some(self.module_bytes));
             return Ok(());
         }
-        let closed = self.open.pop().unwrap_or_default();
+        let mut closed = self.open.pop().unwrap_or_default();
+        closed.cost.entered += u64::from(closed.has_functions);
         if self.open.is_empty() {
             at_most(closed.cost.core, ComplexityLimit::CoreInstances)?;
             at_most(closed.cost.components, ComplexityLimit::ComponentInstances)?;
             at_most(closed.cost.items, ComplexityLimit::Items)?;
             self.shape.instance_bytes = closed.cost.bytes;
+            // At most the component instances, which were counted above, and the outermost one.
+            self.shape.entered = u32::try_from(closed.cost.entered).unwrap_or(u32::MAX);
         } else {
             self.define(Some(closed.cost));
         }
@@ -310,6 +343,27 @@ impl Scan {
             open.cost.add(cost);
         }
         Ok(())
+    }
+
+    /// Notes a function that a component gives to its callers or to its modules.
+    fn canonical(&mut self, function: &CanonicalFunction) {
+        let is_async = match function {
+            CanonicalFunction::Lift { options, .. } => {
+                if let Some(open) = self.open.last_mut() {
+                    open.has_functions = true;
+                }
+                has_async_option(options)
+            }
+            CanonicalFunction::Lower { options, .. } => has_async_option(options),
+            CanonicalFunction::ResourceNew { .. }
+            | CanonicalFunction::ResourceDrop { .. }
+            | CanonicalFunction::ResourceRep { .. } => false,
+            // All others belong to the asynchronous ABI, or are refused when the component is validated.
+            _ => true,
+        };
+        if is_async {
+            self.shape.engine = EngineKind::Concurrent;
+        }
     }
 
     /// Adds parts to an instance of the current module.
@@ -462,6 +516,53 @@ mod tests {
                 "{n}"
             );
         }
+    }
+
+    #[test]
+    fn asynchronous_abi_and_wasi_0_3_need_the_concurrent_engine() {
+        let module = r#"(core module $m (func (export "f")) (func (export "g") (param i32 i32 i32) (result i32) unreachable))
+            (core instance $i (instantiate $m))"#;
+        for (text, engine) in [
+            (
+                r#"(func (canon lift (core func $i "f")))"#,
+                EngineKind::Sequential,
+            ),
+            (
+                r#"(func async (canon lift (core func $i "f") async (callback (func $i "g"))))"#,
+                EngineKind::Concurrent,
+            ),
+            ("(core func (canon waitable-set.new))", EngineKind::Concurrent),
+            (
+                "(type $r (resource (rep i32))) (core func (canon resource.new $r))",
+                EngineKind::Sequential,
+            ),
+            (
+                "(component (core func (canon task.cancel)))",
+                EngineKind::Concurrent,
+            ),
+        ] {
+            let shape = of(&format!("(component {module} {text})")).unwrap();
+            assert_eq!(shape.engine, engine, "{text}");
+        }
+        let import = |name: &str| {
+            let shape = of(&format!(r#"(component (import "{name}" (instance)))"#));
+            shape.unwrap().engine
+        };
+        assert_eq!(import("wasi:random/random@0.3.0"), EngineKind::Concurrent);
+        assert_eq!(import("wasi:random/random@0.2.3"), EngineKind::Sequential);
+        assert_eq!(import("other:random/random@0.3.0"), EngineKind::Sequential);
+    }
+
+    #[test]
+    fn instances_with_functions_are_counted_with_repetition() {
+        let function = r#"(core module $m (func (export "f"))) (core instance $i (instantiate $m))
+            (func (canon lift (core func $i "f")))"#;
+        let inner = format!(r#"(component $c {function} (func (canon lift (core func $i "f"))))"#);
+        let twice = "(instance (instantiate $c)) (instance (instantiate $c))";
+        assert_eq!(of(&format!("(component {inner})")).unwrap().entered, 0);
+        assert_eq!(of(&format!("(component {inner} {twice})")).unwrap().entered, 2);
+        let shape = of(&format!("(component {inner} {twice} {function})")).unwrap();
+        assert_eq!((shape.entered, shape.max_stacks()), (3, 5));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) const RULES: u64 = toolcell_core::schema::version_of(&[
     env!("CARGO_PKG_VERSION").as_bytes(),
     include_bytes!("adapt.rs"),
     include_bytes!("header.rs"),
+    include_bytes!("imports.rs"),
     include_bytes!("preflight.rs"),
     include_bytes!("complexity.rs"),
     include_bytes!("definitions.rs"),

@@ -1,4 +1,4 @@
-//! Programs: components that export `wasi:cli/run`, such as those of `cargo build --target wasm32-wasip2`.
+//! Programs: components that export `wasi:cli/run`, such as those of `cargo build --target wasm32-wasip2`, in WASI 0.2 or 0.3.
 //!
 //! A program is one tool. It is given arguments and a standard input, and its result is the exit code with both streams.
 
@@ -10,18 +10,20 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use semver::Version;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolcell_core::tool::{Hints, ToolSpec};
 use toolcell_core::{CallResult, Content, Schema, ToolError, ToolName};
-use wasmtime::Store;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, Type};
+use wasmtime::{Engine, Error, Store};
 use wasmtime_wasi::I32Exit;
-use wasmtime_wasi::p2::bindings::{Command, CommandPre};
 
 use crate::bindings::{is_compatible, split_version};
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, LinkedWorld};
-use crate::load::imports::WASI;
+use crate::load::imports::{WASI, WASI_ASYNC};
 use crate::program::capture::StreamText;
 
 /// Interface of a program, without its version.
@@ -31,12 +33,72 @@ const RUN: &str = "wasi:cli/run";
 /// standard output the beginning.
 pub(crate) const MAX_IN_ERROR: usize = 7 << 10;
 
+/// Maximum length of the marker of a stream that is cut, in bytes.
+const MARKER: usize = 40;
+
 /// Returns `true` if one of these exports makes the component a program.
 pub(crate) fn is_among(exports: &[String]) -> bool {
-    exports.iter().any(|export| match split_version(export) {
-        (RUN, Some(version)) => is_compatible(&version, &WASI),
-        _ => false,
-    })
+    run_of(exports).is_some()
+}
+
+/// Returns the export that runs a program. Of programs for both versions, that of WASI 0.2 can be a stub of the toolchain.
+fn run_of(exports: &[String]) -> Option<&String> {
+    let find = |ours: &Version| {
+        exports.iter().find(|export| match split_version(export) {
+            (RUN, Some(version)) => is_compatible(&version, ours),
+            _ => false,
+        })
+    };
+    find(&WASI_ASYNC).or_else(|| find(&WASI))
+}
+
+/// A program, linked.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pre: InstancePre<CellState>,
+    run: ComponentExportIndex,
+}
+
+impl Program {
+    /// Finds the function that runs a program.
+    ///
+    /// # Errors
+    /// If it has other parameters or another result.
+    pub(crate) fn new(pre: InstancePre<CellState>, exports: &[String]) -> wasmtime::Result<Self> {
+        let component = pre.component();
+        let interface = run_of(exports).and_then(|export| component.get_export_index(None, export));
+        let found = interface.and_then(|interface| component.get_export(Some(&interface), "run"));
+        let Some((ComponentItem::ComponentFunc(ty), run)) = found else {
+            return Err(Error::msg(format!("`{RUN}` has no function `run`")));
+        };
+        let is_status = |ty: Type| match ty {
+            Type::Result(status) => status.ok().is_none() && status.err().is_none(),
+            _ => false,
+        };
+        if ty.params().len() != 0 || !ty.results().map(is_status).eq([true]) {
+            return Err(Error::msg(format!("`run` of `{RUN}` has another type")));
+        }
+        Ok(Self { pre, run })
+    }
+
+    /// Runs an instance to its end, and returns its exit code.
+    async fn run(guest: &ProgramInstance, store: &mut Store<CellState>) -> wasmtime::Result<i32> {
+        let run = (guest.instance).get_typed_func::<(), (Result<(), ()>,)>(&mut *store, guest.run)?;
+        match run.call_async(&mut *store, ()).await {
+            Ok((Ok(()),)) => Ok(0),
+            Ok((Err(()),)) => Ok(1),
+            Err(error) => match error.downcast_ref::<I32Exit>() {
+                Some(exit) => Ok(exit.0),
+                None => Err(error),
+            },
+        }
+    }
+}
+
+/// An instance of a program.
+pub(crate) struct ProgramInstance {
+    instance: Instance,
+    run: ComponentExportIndex,
 }
 
 /// Returns the definition of a program. Its name is made of the label of the component, such as its file name.
@@ -95,11 +157,18 @@ fn name(stem: &str) -> ToolName {
     ToolName::new(name).expect("it has only characters of a tool name")
 }
 
-impl LinkedWorld for CommandPre<CellState> {
-    type Guest = Command;
+impl LinkedWorld for Program {
+    type Guest = ProgramInstance;
 
-    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Command> {
-        self.instantiate_async(store).await
+    fn engine(&self) -> &Engine {
+        self.pre.engine()
+    }
+
+    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<ProgramInstance> {
+        Ok(ProgramInstance {
+            instance: self.pre.instantiate_async(store).await?,
+            run: self.run,
+        })
     }
 }
 
@@ -137,8 +206,16 @@ impl ProgramCall {
     }
 }
 
+impl ProgramCall {
+    /// Runs a program with `--help`, to get at most `most` bytes of text.
+    pub(crate) fn for_help(name: &ToolName, most: usize) -> Self {
+        let arguments = Map::from_iter([("args".to_owned(), json!(["--help"]))]);
+        Self::new(name, arguments, most.saturating_sub(MARKER) as u64)
+    }
+}
+
 impl GuestCall for ProgramCall {
-    type World = CommandPre<CellState>;
+    type World = Program;
     type Done = ProgramResult;
 
     fn prepare(&mut self, state: &mut CellState) -> Result<(), ToolError> {
@@ -158,17 +235,10 @@ impl GuestCall for ProgramCall {
 
     async fn call_guest(
         self,
-        guest: &Command,
+        guest: &ProgramInstance,
         store: &mut Store<CellState>,
     ) -> wasmtime::Result<ProgramResult> {
-        let code = match guest.wasi_cli_run().call_run(&mut *store).await {
-            Ok(Ok(())) => 0,
-            Ok(Err(())) => 1,
-            Err(error) => match error.downcast_ref::<I32Exit>() {
-                Some(exit) => exit.0,
-                None => return Err(error),
-            },
-        };
+        let code = Program::run(guest, store).await?;
         let (stdout, stderr) = store.data().output.take_capture(self.output);
         Ok(ProgramResult { code, stdout, stderr })
     }
@@ -179,6 +249,16 @@ impl GuestCall for ProgramCall {
 }
 
 impl ProgramResult {
+    /// Returns what a program wrote about its use, whatever its exit code: on standard output, or else on standard error.
+    pub(crate) fn into_help(self) -> String {
+        let (stdout, stderr) = (self.stdout.marked(), self.stderr.marked());
+        let text = match stdout.trim().is_empty() {
+            true => stderr,
+            false => stdout,
+        };
+        text.trim().to_owned()
+    }
+
     /// Returns the result of the call. A program that ends with a code other than 0 has failed.
     pub(crate) fn into_result(self) -> Result<CallResult, ToolError> {
         let Self { code, stdout, stderr } = self;

@@ -8,14 +8,13 @@ use tokio::task::JoinHandle;
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{Policy, Secrets, ToolError};
 use wasmtime::Store;
-use wasmtime_wasi::I32Exit;
 use wasmtime_wasi::cli::{AsyncStdinStream, AsyncStdoutStream};
-use wasmtime_wasi::p2::bindings::{Command, CommandPre};
 
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
 use crate::component::{Code, Component};
 use crate::egress::{BoundSecrets, InvalidBinding};
+use crate::program::{Program, ProgramInstance};
 
 /// Size of the buffer of a running program, in bytes, for each direction. The side that writes waits while it is full.
 pub const PROGRAM_BUFFER: usize = 64 << 10;
@@ -143,7 +142,7 @@ struct ServiceCall {
 }
 
 impl GuestCall for ServiceCall {
-    type World = CommandPre<CellState>;
+    type World = Program;
     type Done = i32;
 
     fn prepare(&mut self, state: &mut CellState) -> Result<(), ToolError> {
@@ -160,15 +159,12 @@ impl GuestCall for ServiceCall {
         started.map_err(|refused| refused.into_error())
     }
 
-    async fn call_guest(self, guest: &Command, store: &mut Store<CellState>) -> wasmtime::Result<i32> {
-        match guest.wasi_cli_run().call_run(&mut *store).await {
-            Ok(Ok(())) => Ok(0),
-            Ok(Err(())) => Ok(1),
-            Err(error) => match error.downcast_ref::<I32Exit>() {
-                Some(exit) => Ok(exit.0),
-                None => Err(error),
-            },
-        }
+    async fn call_guest(
+        self,
+        guest: &ProgramInstance,
+        store: &mut Store<CellState>,
+    ) -> wasmtime::Result<i32> {
+        Program::run(guest, store).await
     }
 
     fn bytes_out(_: &i32) -> u64 {

@@ -6,14 +6,16 @@ use std::time::Instant;
 
 use tokio::sync::SemaphorePermit;
 use toolcell_core::{SharedError, ToolError};
+use wasmtime::Engine;
 use wasmtime::component::InstancePre;
 
+use super::engines::LinkedEngine;
 use super::{CompileEvent, Shared, TrustedComponent};
 use crate::bindings::{Role, split_version};
 use crate::cell::state::CellState;
 use crate::cell::{Footprint, GuestCall};
 use crate::component::{Base, Digest, Identity};
-use crate::engine::TABLES_PER_SLOT;
+use crate::engine::{EngineKind, FIBER_STACK, STACKS_PER_SLOT, TABLES_PER_SLOT};
 use crate::error::LoadError;
 use crate::load::adapt;
 use crate::load::cache::EntryName;
@@ -69,8 +71,8 @@ impl Bytes<'_> {
 /// A component whose shape was checked.
 pub(super) struct Examined {
     pub(super) identity: Identity,
-    /// Name of its cache entries.
-    pub(super) entry: EntryName,
+    /// Digest under which its cache entries are stored.
+    cached_as: Digest,
     /// True if the shape comes from the cache, in which case the component could be compiled and linked before.
     pub(super) is_known: bool,
     shape: Shape,
@@ -111,10 +113,11 @@ impl Shared {
             }
         };
         let is_module = source.bytes.is_core_module();
-        let entry = match is_module {
-            true => EntryName::new(&self.cells.engine, adapt::cache_digest(digest)),
-            false => EntryName::new(&self.cells.engine, digest),
+        let cached_as = match is_module {
+            true => adapt::cache_digest(digest),
+            false => digest,
         };
+        let entry = self.shape_entry(cached_as);
         let known = self.cache.as_ref().and_then(|cache| cache.shape(&entry));
         let is_known = known.is_some();
         let mut adapted = None;
@@ -137,28 +140,53 @@ impl Shared {
                 imports: imports::classify(&shape.imports)?,
                 exports: shape.exports.clone(),
             },
-            entry,
+            cached_as,
             is_known,
             shape,
             adapted,
         })
     }
 
+    /// Returns the name of the cache entry of a shape, which tells the engine of the other entries.
+    fn shape_entry(&self, cached_as: Digest) -> EntryName {
+        self.entry(EngineKind::Sequential, cached_as)
+    }
+
+    fn entry(&self, engine: EngineKind, cached_as: Digest) -> EntryName {
+        EntryName::new(&self.engines.sequential().engine, engine, cached_as)
+    }
+
+    /// Returns the name of the cache entries of a component, except for its shape.
+    pub(super) fn entry_of(&self, examined: &Examined) -> EntryName {
+        self.entry(examined.shape.engine, examined.cached_as)
+    }
+
     /// Checks a component for a role, compiles it or takes its code from the cache, and links it.
     pub(super) async fn look(&self, source: Source<'_>, role: Role) -> Result<Found, LoadError> {
-        let examined = self.examine(&source, role).await?;
-        let entry = examined.entry;
-        let component = self.code(&source, &entry, examined.adapted).await?;
+        let mut examined = self.examine(&source, role).await?;
+        let mut entry = self.entry_of(&examined);
+        let mut component = self.code(&source, &examined, &entry).await;
+        // Asynchronous types are only found when a component is validated.
+        if examined.shape.engine == EngineKind::Sequential && is_asynchronous(&component) {
+            examined.shape.engine = EngineKind::Concurrent;
+            entry = self.entry_of(&examined);
+            component = self.code(&source, &examined, &entry).await;
+        }
+        let component = component?;
+        let engine = self.engines.get(examined.shape.engine)?;
         let footprint = Footprint {
-            slots: self.slots_of(&component)?,
-            bytes: (examined.shape.instance_bytes).saturating_sub(FREE_INSTANCE_BYTES),
+            slots: self.slots_of(&component, &examined.shape, engine)?,
+            bytes: (examined.shape.instance_bytes)
+                .saturating_sub(FREE_INSTANCE_BYTES)
+                .saturating_add(stack_bytes(&examined.shape)),
+            engine: examined.shape.engine,
         };
-        let linked = self.linker.instantiate_pre(&component);
+        let linked = engine.linker.instantiate_pre(&component);
         let linked = linked.map_err(|e| LoadError::ImportMismatch {
             source: shared_error(e),
         })?;
         if let (Some(cache), false) = (&self.cache, examined.is_known) {
-            cache.keep_shape(&entry, &examined.shape);
+            cache.keep_shape(&self.shape_entry(examined.cached_as), &examined.shape);
         }
         Ok(Found {
             base: Base {
@@ -176,21 +204,23 @@ impl Shared {
     async fn code(
         &self,
         source: &Source<'_>,
+        examined: &Examined,
         entry: &EntryName,
-        adapted: Option<Arc<[u8]>>,
     ) -> Result<wasmtime::component::Component, LoadError> {
-        if let Some(component) = self.cached(entry).await? {
+        let kind = examined.shape.engine;
+        let engine = &self.engines.get(kind)?.engine;
+        if let Some(component) = self.cached(engine, entry).await? {
             self.from_cache.fetch_add(1, Ordering::Relaxed);
             return Ok(component);
         }
-        let bytes = match adapted {
-            Some(component) => component,
+        let bytes = match &examined.adapted {
+            Some(component) => component.clone(),
             None if source.bytes.is_core_module() => self.adapt(source).await?,
             None => source.bytes.read(),
         };
         let _job = self.compile_job().await?;
         // Another task may have compiled the same bytes meanwhile.
-        if let Some(component) = self.cached(entry).await? {
+        if let Some(component) = self.cached(engine, entry).await? {
             self.from_cache.fetch_add(1, Ordering::Relaxed);
             return Ok(component);
         }
@@ -199,14 +229,14 @@ impl Shared {
             label: source.label,
             size: source.bytes.size(),
         });
-        let code = self.compile(&bytes, source.compiler).await;
+        let code = self.compile(kind, engine, &bytes, source.compiler).await;
         self.compiled.fetch_add(1, Ordering::Relaxed);
         self.tell(CompileEvent::Finished {
             label: source.label,
             took: started.elapsed(),
         });
         let code = code?;
-        let (engine, cache, entry) = (self.cells.engine.clone(), self.cache.clone(), entry.clone());
+        let (engine, cache, entry) = (engine.clone(), self.cache.clone(), entry.clone());
         off_worker(move || {
             if let Some(cache) = cache {
                 cache.keep_code(&entry, &code);
@@ -221,21 +251,31 @@ impl Shared {
     }
 
     /// Returns the machine code of a component if it is in the cache.
-    async fn cached(&self, entry: &EntryName) -> Result<Option<wasmtime::component::Component>, LoadError> {
+    async fn cached(
+        &self,
+        engine: &Engine,
+        entry: &EntryName,
+    ) -> Result<Option<wasmtime::component::Component>, LoadError> {
         let Some(cache) = self.cache.clone() else {
             return Ok(None);
         };
-        let (engine, entry) = (self.cells.engine.clone(), entry.clone());
+        let (engine, entry) = (engine.clone(), entry.clone());
         off_worker(move || Ok(cache.code(&engine, &entry))).await
     }
 
-    async fn compile(&self, bytes: &Arc<[u8]>, compiler: &Compiler) -> Result<Vec<u8>, LoadError> {
+    async fn compile(
+        &self,
+        kind: EngineKind,
+        engine: &Engine,
+        bytes: &Arc<[u8]>,
+        compiler: &Compiler,
+    ) -> Result<Vec<u8>, LoadError> {
         if let Compiler::Child(command) = compiler {
             let options = &self.options;
-            return compile::compile_in_child(command, &options.compile_limits, options.optimize, bytes)
-                .await;
+            let limits = &options.compile_limits;
+            return compile::compile_in_child(command, limits, kind, options.optimize, bytes).await;
         }
-        let (engine, bytes) = (self.cells.engine.clone(), bytes.clone());
+        let (engine, bytes) = (engine.clone(), bytes.clone());
         off_worker(move || compile::compile(&engine, &bytes)).await
     }
 
@@ -279,15 +319,20 @@ impl Shared {
     }
 
     /// Returns the number of pool slots that one cell of the component takes.
-    fn slots_of(&self, component: &wasmtime::component::Component) -> Result<u32, LoadError> {
-        let Some(required) = component.resources_required() else {
-            return Ok(1);
+    fn slots_of(
+        &self,
+        component: &wasmtime::component::Component,
+        shape: &Shape,
+        engine: &LinkedEngine,
+    ) -> Result<u32, LoadError> {
+        let stacks = match shape.engine {
+            EngineKind::Sequential => 1,
+            EngineKind::Concurrent => shape.max_stacks().div_ceil(STACKS_PER_SLOT),
         };
-        let slots = required
-            .num_memories
-            .max(required.num_tables.div_ceil(TABLES_PER_SLOT))
-            .max(1);
-        if self.has_pool && slots > self.options.slots {
+        let (memories, tables) = (component.resources_required())
+            .map_or((1, 1), |required| (required.num_memories, required.num_tables));
+        let slots = memories.max(tables.div_ceil(TABLES_PER_SLOT)).max(stacks).max(1);
+        if engine.has_pool && slots > self.options.slots {
             return Err(LoadError::Definitions {
                 source: ToolError::Unavailable {
                     message: format!(
@@ -310,6 +355,19 @@ impl Shared {
     ) -> Result<J::Done, LoadError> {
         self.definitions_read.fetch_add(1, Ordering::Relaxed);
         base.ask(pre, job).await
+    }
+}
+
+/// Returns `true` for the error of a component that is valid in the concurrent engine.
+fn is_asynchronous<T>(compiled: &Result<T, LoadError>) -> bool {
+    matches!(compiled, Err(LoadError::UnsupportedFeature { feature }) if feature == compile::ASYNC)
+}
+
+/// Returns the memory of the stacks of tasks that can wait in one cell, in bytes, in addition to the one that every cell has.
+fn stack_bytes(shape: &Shape) -> u64 {
+    match shape.engine {
+        EngineKind::Sequential => 0,
+        EngineKind::Concurrent => u64::from(shape.entered.saturating_sub(1)) * FIBER_STACK as u64,
     }
 }
 

@@ -1,6 +1,5 @@
 //! One call of a function.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,12 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::{Map, Value, json};
 use toolcell_core::ToolError;
 use wasmtime::component::{Instance, InstancePre, Val};
-use wasmtime::{Error, Store};
+use wasmtime::{Engine, Error, Store};
 
 use crate::cell::failure;
 use crate::cell::memory::{Aside, MemoryAccount, OutOfMemory, Reservation};
 use crate::cell::state::CellState;
 use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
+use crate::engine::EngineKind;
+use crate::json_length::json_length;
 use crate::typed::schema::RESULT;
 use crate::typed::wit_type::WitType;
 use crate::typed::{Function, lift, lower};
@@ -33,6 +34,10 @@ const AT_ONCE: usize = 2_000;
 impl LinkedWorld for InstancePre<CellState> {
     type Guest = Instance;
 
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
+
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Instance> {
         self.instantiate_async(store).await
     }
@@ -44,6 +49,8 @@ pub(crate) struct FunctionCall<'a> {
     arguments: Map<String, Value>,
     /// Maximum size of the result, in bytes.
     output: u64,
+    /// True if the engine copies the values.
+    is_copied: bool,
     values: Vec<Val>,
     /// Memory of the values.
     held: Option<Reservation>,
@@ -63,11 +70,17 @@ pub(crate) struct FunctionResult {
 }
 
 impl<'a> FunctionCall<'a> {
-    pub(crate) fn new(function: &'a Function, arguments: Map<String, Value>, output: u64) -> Self {
+    pub(crate) fn new(
+        function: &'a Function,
+        arguments: Map<String, Value>,
+        output: u64,
+        engine: EngineKind,
+    ) -> Self {
         Self {
             function,
             arguments,
             output,
+            is_copied: engine == EngineKind::Concurrent,
             values: Vec::new(),
             held: None,
         }
@@ -100,6 +113,10 @@ impl GuestCall for FunctionCall<'_> {
         let mut memory = state.account.empty();
         let converted = lower::arguments(&self.function.parameters, &self.arguments, &mut memory);
         self.values = converted.map_err(lower::LowerError::into_error)?;
+        if self.is_copied {
+            // The concurrent engine copies the values before it calls the function.
+            memory.grow(memory.bytes()).map_err(OutOfMemory::into_error)?;
+        }
         self.held = Some(memory);
         self.arguments = Map::new();
         Ok(())
@@ -160,12 +177,7 @@ impl FunctionResult {
         // The value exists already, within the limit of what passes at once; its JSON does not.
         let held = account.reserve(lift::price(&value))?;
         let mut result = Self::unmeasured(value, ty, stop);
-        let mut length = Length(0);
-        if let Some(value) = &result.value {
-            // Writing to this never fails.
-            let _ = serde_json::to_writer(&mut length, value);
-        }
-        result.length = length.0;
+        result.length = result.value.as_ref().map_or(0, json_length);
         Ok((result, held))
     }
 
@@ -208,19 +220,5 @@ struct Stop(Arc<AtomicBool>);
 impl Drop for Stop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
-    }
-}
-
-/// Counts bytes.
-struct Length(u64);
-
-impl io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -15,7 +15,8 @@ use crate::typed::wit_type::WitType;
 pub(crate) fn is_within(value: &Val, left: &mut usize) -> bool {
     let own = match value {
         Val::String(text) => 1 + text.len() / size_of::<Val>(),
-        Val::List(items) | Val::Tuple(items) => 1 + items.len(),
+        Val::List(items) | Val::FixedLengthList(items) | Val::Tuple(items) => 1 + items.len(),
+        Val::Map(pairs) => 1 + 2 * pairs.len(),
         Val::Record(fields) => 1 + fields.len(),
         Val::Flags(names) => 1 + names.len(),
         _ => 1,
@@ -26,7 +27,12 @@ pub(crate) fn is_within(value: &Val, left: &mut usize) -> bool {
     *left = rest;
     match value {
         Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => true,
-        Val::List(items) | Val::Tuple(items) => items.iter().all(|item| is_within(item, left)),
+        Val::List(items) | Val::FixedLengthList(items) | Val::Tuple(items) => {
+            items.iter().all(|item| is_within(item, left))
+        }
+        Val::Map(pairs) => pairs
+            .iter()
+            .all(|(key, value)| is_within(key, left) && is_within(value, left)),
         Val::Record(fields) => fields.iter().all(|(_, field)| is_within(field, left)),
         Val::Variant(_, Some(payload))
         | Val::Option(Some(payload))
@@ -44,7 +50,12 @@ pub(crate) fn price(value: &Val) -> u64 {
         Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => {
             return NODE + items.len() as u64 * (size_of::<Val>() as u64 + 3);
         }
-        Val::List(items) | Val::Tuple(items) => items.iter().map(price).sum(),
+        Val::List(items) | Val::FixedLengthList(items) | Val::Tuple(items) => items.iter().map(price).sum(),
+        // As an object or as an array of arrays.
+        Val::Map(pairs) => {
+            let pairs_of = |(key, value): &(Val, Val)| 2 * NODE + price(key) + price(value);
+            object(pairs.len()) + pairs.iter().map(pairs_of).sum::<u64>()
+        }
         Val::Record(fields) => {
             let members = fields
                 .iter()
@@ -108,6 +119,11 @@ pub(crate) fn json(value: Val, ty: &WitType, stop: &AtomicBool) -> Value {
             .take_while(|_| !stop.load(Relaxed))
             .map(|value| json(value, item, stop))
             .collect(),
+        (Val::FixedLengthList(items), WitType::FixedList(item, _)) => (items.into_iter())
+            .take_while(|_| !stop.load(Relaxed))
+            .map(|value| json(value, item, stop))
+            .collect(),
+        (Val::Map(pairs), WitType::Map(key, item)) => map(pairs, key, item, stop),
         (Val::Tuple(items), WitType::Tuple(types)) => (items.into_iter())
             .zip(types)
             .map(|(value, ty)| json(value, ty, stop))
@@ -134,6 +150,22 @@ pub(crate) fn json(value: Val, ty: &WitType, stop: &AtomicBool) -> Value {
         // The engine returns only values of the type.
         _ => Value::Null,
     }
+}
+
+/// Converts a map. Of values with the same key the last counts.
+fn map(pairs: Vec<(Val, Val)>, key: &WitType, item: &WitType, stop: &AtomicBool) -> Value {
+    let pairs = pairs.into_iter().take_while(|_| !stop.load(Relaxed));
+    if *key != WitType::String {
+        return pairs
+            .map(|(name, value)| json!([json(name, key, stop), json(value, item, stop)]))
+            .collect();
+    }
+    let members = pairs.map(|(name, value)| match name {
+        Val::String(name) => (name, json(value, item, stop)),
+        // The engine returns only values of the type.
+        _ => (String::new(), json(value, item, stop)),
+    });
+    Value::Object(members.collect())
 }
 
 fn tagged(tag: &str, payload: Option<Box<Val>>, ty: Option<&WitType>, stop: &AtomicBool) -> Value {

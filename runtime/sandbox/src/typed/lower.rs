@@ -3,6 +3,7 @@
 //! Arguments match the schema of the tool already, which leaves what a schema cannot say: base64, numbers of 64 bits in
 //! digits, the range of `f32`. Everything is checked here nevertheless, so that a value always has its type.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use base64::Engine as _;
@@ -21,6 +22,12 @@ const MAX_LISTED: usize = 40;
 
 /// Maximum length of a value or name of the arguments in an error, in bytes.
 const MAX_SHOWN: usize = 100;
+
+/// Bytes that are charged ahead, so that not each small value needs the account of the call.
+const CHARGED_AT_ONCE: usize = 4 << 10;
+
+/// Size of a key with its value, in bytes: as values, and for a while as what finds keys that are there twice.
+const PAIR: usize = size_of::<(Val, Val)>() + 96;
 
 /// The standard alphabet (RFC 4648, section 4), with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -96,17 +103,31 @@ pub(crate) fn arguments(
     arguments: &Map<String, Value>,
     memory: &mut Reservation,
 ) -> Result<Vec<Val>, LowerError> {
-    let fields = Lower { memory }.fields(parameters, arguments, "parameter")?;
+    let mut lower = Lower { memory, room: 0 };
+    let fields = lower.fields(parameters, arguments, "parameter")?;
+    let unused = lower.room as u64;
+    memory.shrink(unused);
     Ok(fields.into_iter().map(|(_, value)| value).collect())
 }
 
 struct Lower<'a> {
     memory: &'a mut Reservation,
+    /// Bytes that are charged and not used yet.
+    room: usize,
 }
 
 impl Lower<'_> {
+    /// Charges bytes, in pieces of [`CHARGED_AT_ONCE`] while there is memory for them.
     fn charge(&mut self, bytes: usize) -> Result<(), LowerError> {
-        Ok(self.memory.grow(bytes as u64)?)
+        let Some(missing) = bytes.checked_sub(self.room).filter(|missing| *missing > 0) else {
+            self.room -= bytes;
+            return Ok(());
+        };
+        let ahead = missing.saturating_add(CHARGED_AT_ONCE) as u64;
+        let has_room = self.memory.left() >= ahead;
+        self.memory.grow(if has_room { ahead } else { missing as u64 })?;
+        self.room = if has_room { CHARGED_AT_ONCE } else { 0 };
+        Ok(())
     }
 
     /// Converts a value. Its allocations are charged, and the value itself by that which contains it.
@@ -154,6 +175,28 @@ impl Lower<'_> {
                 }
                 Val::Tuple(self.items(items, types.iter())?)
             }
+            WitType::FixedList(item, length) => {
+                let items = list(value)?;
+                if items.len() as u64 != u64::from(*length) {
+                    return Err(LowerError::invalid(format!(
+                        "expected {length} elements, found {}",
+                        items.len()
+                    )));
+                }
+                Val::FixedLengthList(self.items(items, std::iter::repeat(&**item))?)
+            }
+            WitType::Map(key, item) if **key == WitType::String => {
+                let object = value.as_object().ok_or_else(|| expected("an object", value))?;
+                let names: usize = object.keys().map(String::len).sum();
+                self.charge(names.saturating_add(object.len().saturating_mul(PAIR)))?;
+                let pairs = object.iter().map(|(name, value)| {
+                    let value = self.value(item, value);
+                    let value = value.map_err(|e| e.inside(|| Part::Name(shown(name))))?;
+                    Ok((Val::String(name.clone()), value))
+                });
+                Val::Map(pairs.collect::<Result<_, LowerError>>()?)
+            }
+            WitType::Map(key, item) => Val::Map(self.pairs(key, item, list(value)?)?),
             WitType::Record(fields) => {
                 let object = value.as_object().ok_or_else(|| expected("an object", value))?;
                 Val::Record(self.fields(fields, object, "field")?)
@@ -229,6 +272,33 @@ impl Lower<'_> {
             );
         }
         Ok(values)
+    }
+
+    /// Converts arrays with a key and a value.
+    fn pairs(
+        &mut self,
+        key: &WitType,
+        item: &WitType,
+        pairs: &[Value],
+    ) -> Result<Vec<(Val, Val)>, LowerError> {
+        self.charge(pairs.len().saturating_mul(PAIR))?;
+        let mut converted = Vec::with_capacity(pairs.len());
+        let mut keys = HashSet::with_capacity(pairs.len());
+        for (index, pair) in pairs.iter().enumerate() {
+            let inside = |e: LowerError| e.inside(|| Part::Index(index));
+            let [name, value] = list(pair).map_err(inside)? else {
+                let reason = "expected an array with a key and a value";
+                return Err(inside(LowerError::invalid(reason)));
+            };
+            let in_pair = |part: usize| move |e: LowerError| e.inside(|| Part::Index(part));
+            let name = self.value(key, name).map_err(in_pair(0)).map_err(inside)?;
+            if !keys.insert(format!("{name:?}")) {
+                return Err(inside(LowerError::invalid("its key is there twice")));
+            }
+            let value = self.value(item, value).map_err(in_pair(1)).map_err(inside)?;
+            converted.push((name, value));
+        }
+        Ok(converted)
     }
 
     fn fields(
@@ -320,6 +390,14 @@ impl Lower<'_> {
             .decode(text)
             .map_err(|error| LowerError::invalid(format!("expected base64 (RFC 4648): {error}")))?;
         Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
+    }
+}
+
+/// Returns a name of the arguments for an error, cut if it is long.
+fn shown(name: &str) -> String {
+    match name.len() {
+        0..=MAX_SHOWN => name.escape_debug().to_string(),
+        _ => format!("{}…", name[..name.floor_char_boundary(MAX_SHOWN)].escape_debug()),
     }
 }
 

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolcell_core::ToolName;
-use wasmtime::Engine;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
@@ -77,7 +76,6 @@ impl Functions {
     /// # Errors
     /// If there is none, or two would be tools of one name.
     pub(crate) fn of(
-        engine: &Engine,
         component: &Component,
         pre: InstancePre<CellState>,
         exports: &[String],
@@ -92,6 +90,7 @@ impl Functions {
                 name_bytes: MAX_ALL_NAME_BYTES,
             },
         };
+        let engine = component.engine();
         for (name, item) in component.component_type().exports(engine) {
             match item.ty {
                 ComponentItem::ComponentFunc(ty) => found.add(None, name, &ty),
@@ -220,9 +219,6 @@ impl Found<'_> {
         let unsupported = |reason| Err(Unsupported(reason));
         if function.starts_with('[') {
             return unsupported("it belongs to a resource, which exists only within one call");
-        }
-        if ty.async_() {
-            return unsupported("it is `async`");
         }
         if is_initialization(interface, function, ty) {
             return unsupported("it is called when the component is built");

@@ -8,7 +8,9 @@
 //! | `char` | a string of one character |
 //! | `list<u8>` | a string in base64 |
 //! | `list` | an array |
-//! | `tuple` | an array of that length |
+//! | `list` of fixed length, `tuple` | an array of that length |
+//! | `map` with texts as keys | an object |
+//! | another `map` | an array of arrays with a key and a value |
 //! | `record` | an object |
 //! | `option` | `null` or the value; in a record and as a parameter it can be left out. The value of an option in an option is an array of one element |
 //! | `enum` | one of its names |
@@ -97,6 +99,15 @@ pub(crate) fn of(ty: &WitType) -> Value {
             "type": "string", "contentEncoding": "base64", "contentMediaType": "application/octet-stream",
         }),
         WitType::List(item) => json!({ "type": "array", "items": of(item) }),
+        WitType::FixedList(item, length) => json!({
+            "type": "array", "items": of(item), "minItems": length, "maxItems": length,
+        }),
+        WitType::Map(key, item) if **key == WitType::String => json!({
+            "type": "object", "additionalProperties": of(item),
+        }),
+        WitType::Map(key, item) => json!({
+            "type": "array", "items": of_tuple([&**key, &**item].into_iter()),
+        }),
         WitType::Record(fields) => of_fields(fields),
         WitType::Tuple(types) => of_tuple(types.iter()),
         WitType::Variant(cases) => json!({

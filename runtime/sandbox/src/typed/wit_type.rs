@@ -41,6 +41,10 @@ pub(crate) enum WitType {
     /// `list<u8>`.
     Bytes,
     List(Box<WitType>),
+    /// A list of this length.
+    FixedList(Box<WitType>, u32),
+    /// Values by their keys.
+    Map(Box<WitType>, Box<WitType>),
     Record(Vec<(String, WitType)>),
     Tuple(Vec<WitType>),
     /// Found by name, as is each of the next two: a value can have many of them, and a type many names.
@@ -116,9 +120,12 @@ impl WitType {
             }
             Type::Stream(_) => return Err(Unsupported("it uses a stream")),
             Type::Future(_) => return Err(Unsupported("it uses a future")),
-            Type::Map(_) => return Err(Unsupported("it uses a map")),
+            Type::Map(map) => Self::Map(
+                Box::new(inner(&map.key(), room)?),
+                Box::new(inner(&map.value(), room)?),
+            ),
+            Type::FixedLengthList(list) => Self::FixedList(Box::new(inner(&list.ty(), room)?), list.len()),
             Type::ErrorContext => return Err(Unsupported("it uses an error context")),
-            Type::FixedLengthList(_) => return Err(Unsupported("it uses a list of fixed length")),
         })
     }
 
@@ -133,7 +140,8 @@ impl WitType {
     /// names of fields and flags are texts of their own.
     pub(crate) fn uncounted(&self) -> u64 {
         match self {
-            Self::List(item) => item.weight(),
+            Self::List(item) | Self::FixedList(item, _) => item.weight(),
+            Self::Map(key, item) => key.weight().max(item.weight()),
             other => other.children().map(Self::uncounted).max().unwrap_or(1),
         }
     }
@@ -160,7 +168,8 @@ impl WitType {
     /// Types of which a value of this type consists.
     fn children(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
         match self {
-            Self::List(ty) | Self::Option(ty) => Box::new(std::iter::once(&**ty)),
+            Self::List(ty) | Self::FixedList(ty, _) | Self::Option(ty) => Box::new(std::iter::once(&**ty)),
+            Self::Map(key, item) => Box::new([&**key, &**item].into_iter()),
             Self::Record(fields) => Box::new(fields.iter().map(|(_, ty)| ty)),
             Self::Tuple(types) => Box::new(types.iter()),
             Self::Variant(cases) => Box::new(cases.values().flatten()),

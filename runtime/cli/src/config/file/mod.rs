@@ -233,8 +233,8 @@ pub(crate) struct ToolTable {
     /// Path of the component, a `.wasm` file, relative to the directory of this file. Not for built-in tools.
     #[schemars(with = "Option<String>")]
     pub(crate) component: Option<Spanned<String>>,
-    /// Description for the model of a component that is a program. One sentence by default. Other components describe
-    /// their tools themselves. Not in a project's file.
+    /// Description for the model of a component that is a program. One sentence by default; `"--help"` is what the program
+    /// writes when it is run with that argument. Other components describe their tools themselves. Not in a project's file.
     #[schemars(with = "Option<String>")]
     pub(crate) description: Option<Spanned<String>>,
     /// Offers the tool. Defaults to `true`, except for `memory`.

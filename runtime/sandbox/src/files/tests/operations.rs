@@ -131,6 +131,21 @@ async fn file_and_directory_are_distinguished() {
 }
 
 #[tokio::test]
+async fn link_with_a_slash_at_its_end_is_not_made() {
+    for mut guest in tree().both("write") {
+        let made = guest.link((0, "f"), (0, "new/")).await;
+        assert!(matches!(made, Err(ErrorCode::NoEntry)), "{made:?}");
+        for existing in ["d/", "f"] {
+            let made = guest.link((0, "f"), (0, existing)).await;
+            assert!(matches!(made, Err(ErrorCode::Exist)), "{existing}: {made:?}");
+        }
+        let made = guest.link((0, "f"), (0, "f/")).await;
+        assert!(matches!(made, Err(ErrorCode::NotDirectory)), "{made:?}");
+        assert!(guest.read("new").await.is_err());
+    }
+}
+
+#[tokio::test]
 async fn what_is_there_is_not_made_anew() {
     for mut guest in tree().both("write") {
         for path in ["d", "f", "nowhere"] {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use toolcell_core::error_chain;
 
 use super::isolation::{CompilerIsolation, isolate};
-use crate::engine;
+use crate::engine::{self, EngineKind};
 use crate::error::LoadError;
 use crate::load::adapt::{self, Adapter};
 use crate::load::compile;
@@ -53,6 +53,8 @@ pub(super) struct Task {
     pub(super) size: u64,
     /// As [`crate::SandboxOptions::optimize`].
     pub(super) optimize: bool,
+    /// Engine for which it is compiled.
+    pub(super) engine: EngineKind,
     /// Memory limit in bytes.
     pub(super) memory: u64,
     /// CPU time limit in seconds.
@@ -135,7 +137,7 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
         Work::Adapt(adapter) => adapt::encode(&read()?, adapter),
         Work::Compile => {
             let bytes = read()?;
-            let engine = engine::compiler(task.optimize).map_err(|error| LoadError::Compile {
+            let engine = engine::compiler(task.engine, task.optimize).map_err(|error| LoadError::Compile {
                 reason: error_chain(&error),
             });
             engine.and_then(|engine| compile::compile(&engine, &bytes))

@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use super::UNEXPECTED;
 use super::child::{ChildError, ISOLATION, OK, OUT_OF_MEMORY, REFUSED, Task, Work};
 use super::isolation::CompilerIsolation;
+use crate::engine::EngineKind;
 use crate::error::{CompileLimit, LoadError};
 use crate::load::adapt::Adapter;
 
@@ -85,10 +86,15 @@ impl Default for CompileLimits {
 pub(crate) async fn compile(
     command: &CompileCommand,
     limits: &CompileLimits,
+    engine: EngineKind,
     optimize: bool,
     bytes: &[u8],
 ) -> Result<Vec<u8>, LoadError> {
-    let task = task(limits, Work::Compile, optimize, bytes);
+    let task = Task {
+        optimize,
+        engine,
+        ..task(limits, Work::Compile, bytes)
+    };
     let (answer, status) = ask(command, limits, &task, bytes).await?;
     read_answer(answer, status, limits)
 }
@@ -100,7 +106,7 @@ pub(crate) async fn adapt(
     adapter: Adapter,
     bytes: &[u8],
 ) -> Result<Vec<u8>, LoadError> {
-    let task = task(limits, Work::Adapt(adapter), false, bytes);
+    let task = task(limits, Work::Adapt(adapter), bytes);
     let (answer, status) = ask(command, limits, &task, bytes).await?;
     read_answer(answer, status, limits)
 }
@@ -110,7 +116,7 @@ pub(crate) async fn isolation(
     command: &CompileCommand,
     limits: &CompileLimits,
 ) -> Result<CompilerIsolation, LoadError> {
-    let task = task(limits, Work::Isolation, false, &[]);
+    let task = task(limits, Work::Isolation, &[]);
     let (answer, status) = ask(command, limits, &task, &[]).await?;
     match answer.split_first() {
         Some((&ISOLATION, json)) => serde_json::from_slice(json).map_err(unreadable),
@@ -122,10 +128,11 @@ pub(crate) async fn isolation(
     }
 }
 
-fn task(limits: &CompileLimits, work: Work, optimize: bool, bytes: &[u8]) -> Task {
+fn task(limits: &CompileLimits, work: Work, bytes: &[u8]) -> Task {
     Task {
         size: bytes.len() as u64,
-        optimize,
+        optimize: false,
+        engine: EngineKind::default(),
         memory: limits.memory,
         cpu_seconds: limits.cpu_seconds,
         work,

@@ -17,6 +17,9 @@ use wasmtime::component::Component;
 
 use crate::error::LoadError;
 
+/// Feature without which an asynchronous component is invalid, as [`LoadError::UnsupportedFeature`] names it.
+pub(crate) const ASYNC: &str = "cm-async";
+
 /// Message for a compiler that panicked, here or in a child.
 const UNEXPECTED: &str = "the compiler failed unexpectedly";
 

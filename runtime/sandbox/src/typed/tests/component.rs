@@ -164,14 +164,14 @@ async fn component_without_functions_is_no_tool() {
 }
 
 #[tokio::test]
-async fn asynchronous_component_is_refused_with_a_remedy() {
-    let text = "(component (type $f (future u32)) (export \"f\" (type $f)))";
+async fn component_with_experimental_features_is_refused_with_a_remedy() {
+    let text = r#"(component (core func $f (canon error-context.drop)) (type $t u8) (export "t" (type $t)))"#;
     let refused = load(&sandbox(), text).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "the component uses a disabled WebAssembly feature: cm-async"
+        "the component uses a disabled WebAssembly feature: cm-error-context"
     );
-    assert!(refused.hint().unwrap().contains("`--sync`"));
+    assert!(refused.hint().unwrap().contains("not final"));
 }
 
 /// Adds doc comments for `add-up`.

@@ -202,7 +202,7 @@ fn parameter(definitions: &str, ty: &str) -> wasmtime::component::Type {
 (export "f" (func $f)))"#,
         if ty.starts_with("(list") { "g" } else { "f" }
     );
-    let engine = crate::engine::compiler(false).unwrap();
+    let engine = crate::engine::compiler(crate::engine::EngineKind::Sequential, false).unwrap();
     let bytes = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let component = wasmtime::component::Component::new(&engine, bytes).unwrap();
     let ty = component.component_type();

@@ -1,5 +1,6 @@
 mod arguments;
 mod component;
+mod concurrent;
 mod limits;
 mod round_trip;
 mod schema;
@@ -76,6 +77,8 @@ impl Definitions {
             WitType::String => return "string".into(),
             WitType::Bytes => "(list u8)".into(),
             WitType::List(item) => format!("(list {})", self.define(item)),
+            WitType::FixedList(item, length) => format!("(list {} {length})", self.define(item)),
+            WitType::Map(key, item) => format!("(map {} {})", self.define(key), self.define(item)),
             WitType::Option(ty) => format!("(option {})", self.define(ty)),
             WitType::Tuple(types) => {
                 let types: Vec<String> = types.iter().map(|ty| self.define(ty)).collect();

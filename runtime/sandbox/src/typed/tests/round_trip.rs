@@ -30,7 +30,7 @@ impl Random {
     }
 
     fn ty(&mut self, depth: usize) -> WitType {
-        let kinds = if depth == 0 { 14 } else { 22 };
+        let kinds = if depth == 0 { 14 } else { 25 };
         match self.below(kinds) {
             0 => WitType::Bool,
             1 => WitType::S8,
@@ -62,6 +62,17 @@ impl Random {
                 let names = self.names("c");
                 let case = |name| (name, (self.below(3) > 0).then(|| self.ty(depth - 1)));
                 WitType::Variant(names.into_iter().map(case).collect())
+            }
+            22 => WitType::FixedList(Box::new(self.ty(depth - 1)), 1 + self.below(4) as u32),
+            23 | 24 => {
+                let key = match self.below(6) {
+                    0 => WitType::Bool,
+                    1 => WitType::S64,
+                    2 => WitType::U16,
+                    3 => WitType::Char,
+                    _ => WitType::String,
+                };
+                WitType::Map(Box::new(key), Box::new(self.ty(depth - 1)))
             }
             19 | 20 => WitType::Option(Box::new(self.ty(depth - 1))),
             _ => {
@@ -115,6 +126,22 @@ impl Random {
             WitType::String => Val::String(self.text()),
             WitType::Bytes => Val::List((0..self.below(9)).map(|_| Val::U8(self.next() as u8)).collect()),
             WitType::List(item) => Val::List((0..self.below(4)).map(|_| self.val(item)).collect()),
+            WitType::FixedList(item, length) => {
+                Val::FixedLengthList((0..*length).map(|_| self.val(item)).collect())
+            }
+            WitType::Map(key, item) => {
+                // In the order of JSON, each key once.
+                let mut pairs = std::collections::BTreeMap::new();
+                for _ in 0..self.below(4) {
+                    let key = self.val(key);
+                    let name = match &key {
+                        Val::String(name) => name.clone(),
+                        key => format!("{key:?}"),
+                    };
+                    pairs.insert(name, (key, self.val(item)));
+                }
+                Val::Map(pairs.into_values().collect())
+            }
             WitType::Record(fields) => Val::Record(
                 fields
                     .iter()
@@ -230,6 +257,18 @@ async fn values_that_need_care_survive_a_guest() {
         (twice, json!([null, [null], [7]])),
         (WitType::Bytes, json!(["", "AA==", "/+8="])),
         (WitType::Flags(named(&["r", "w"])), json!([[], ["r"], ["r", "w"]])),
+        (
+            WitType::Map(Box::new(WitType::String), Box::new(WitType::U8)),
+            json!([{}, {"": 1, "a\"": 2}]),
+        ),
+        (
+            WitType::Map(Box::new(WitType::U64), Box::new(WitType::Bytes)),
+            json!([[], [[1, ""], ["18446744073709551615", "AA=="]]]),
+        ),
+        (
+            WitType::FixedList(Box::new(WitType::String), 2),
+            json!([["", "b"], ["c", "d"]]),
+        ),
         (
             WitType::Result(Some(Box::new(WitType::String)), None),
             json!([{"tag": "ok", "value": "x"}, {"tag": "err"}]),

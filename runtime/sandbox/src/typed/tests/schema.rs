@@ -47,6 +47,21 @@ fn schema_states_the_bounds_of_each_type() {
             json!({"type": "array", "items": {"type": "string"}}),
         ),
         (
+            WitType::FixedList(Box::new(WitType::Bool), 3),
+            json!({"type": "array", "items": {"type": "boolean"}, "minItems": 3, "maxItems": 3}),
+        ),
+        (
+            WitType::Map(Box::new(WitType::String), Box::new(WitType::Bool)),
+            json!({"type": "object", "additionalProperties": {"type": "boolean"}}),
+        ),
+        (
+            WitType::Map(Box::new(WitType::Bool), Box::new(WitType::String)),
+            json!({"type": "array", "items": {
+                "type": "array", "prefixItems": [{"type": "boolean"}, {"type": "string"}],
+                "items": false, "minItems": 2, "maxItems": 2,
+            }}),
+        ),
+        (
             WitType::Tuple(vec![WitType::Bool, WitType::String]),
             json!({
                 "type": "array", "prefixItems": [{"type": "boolean"}, {"type": "string"}],

@@ -1,3 +1,5 @@
+mod wasi_0_3;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -111,6 +113,53 @@ async fn description_of_a_program_can_be_chosen() {
 }
 
 #[tokio::test]
+async fn help_of_a_program_can_be_its_description() {
+    // Standard output and standard error.
+    for (fd, code) in [(1, 0), (2, 2)] {
+        let body = format!(
+            "(call $write (i32.const {fd}) (i32.const 1024) (i32.const 22)) (call $proc_exit (i32.const {code}))"
+        );
+        let component = load("Usage: prog [FILE]...\\0a", &body).await;
+        let described = component.with_help_as_description().await.unwrap();
+        assert_eq!(described.definitions()[0].description, "Usage: prog [FILE]...");
+        let result = call(&described, Policy::default(), json!({})).await;
+        assert_eq!(result.error.is_none(), code == 0);
+    }
+    // Without help, or with a program that is given nothing else.
+    for body in ["", "(call $proc_exit (i32.const 1))"] {
+        let component = load("", body).await;
+        let described = component.with_help_as_description().await.unwrap();
+        assert_eq!(described.definitions(), component.definitions());
+    }
+    let arguments = "(drop (call $args_sizes_get (i32.const 16) (i32.const 20)))
+        (drop (call $args_get (i32.const 32) (i32.const 1024)))
+        (call $write (i32.const 1) (i32.load (i32.const 36)) (i32.const 6))";
+    let described = load("", arguments)
+        .await
+        .with_help_as_description()
+        .await
+        .unwrap();
+    assert_eq!(described.definitions()[0].description, "--help");
+}
+
+#[tokio::test]
+async fn help_of_a_program_is_cut_and_limited() {
+    // 20 KiB of text.
+    let long = "(memory.fill (i32.const 1024) (i32.const 120) (i32.const 20480))
+        (call $write (i32.const 1) (i32.const 1024) (i32.const 20480))";
+    let described = load("", long).await.with_help_as_description().await.unwrap();
+    let description = &described.definitions()[0].description;
+    assert!(description.ends_with(" bytes cut]"), "{description}");
+    assert!(description.len() <= 10 << 10 && description.len() > 10_000);
+    let endless = load("", "(loop $more (br $more))").await;
+    let refused = endless.with_help_as_description().await.unwrap_err();
+    assert!(
+        matches!(refused, crate::LoadError::Definitions { .. }),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
 async fn program_reads_its_input_and_returns_its_output() {
     let component = load("", CAT).await;
     let result = call(&component, Policy::default(), json!({"stdin": "one\ntwo"})).await;
@@ -165,6 +214,16 @@ async fn program_with_another_exit_code_fails_with_its_streams() {
         ended.structured,
         Some(json!({"exit_code": 0, "stdout": "", "stderr": "warn"}))
     );
+}
+
+#[tokio::test]
+async fn exit_code_of_a_core_module_is_kept() {
+    for (given, code) in [(2, 2), (7, 7), (255, 255), (256, 255), (i32::MIN, 255)] {
+        let component = load("", &format!("(call $proc_exit (i32.const {given}))")).await;
+        let result = call(&component, Policy::default(), json!({})).await;
+        let message = format!("the program ended with exit code {code}");
+        assert_eq!(result.error, Some(ToolError::Failed { message }), "{given}");
+    }
 }
 
 #[test]
