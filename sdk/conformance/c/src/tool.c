@@ -1,5 +1,6 @@
 // The conformance fixture in C.
 #include "toolcell.h"
+#include "toolcell_http.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,6 +60,12 @@ static tc_result *read_file(const tc_call *call) {
     return tc_text_n(content, size);
 }
 
+static tc_result *get_url(const tc_call *call) {
+    tc_response response = tc_get_url(tc_text_of(call, "url").data);
+    if (response.error) return response.error;
+    return tc_text("%d %.*s", response.status, (int)response.body.size, response.body.data);
+}
+
 static const tc_parameter TEXT[] = {{.name = "text", .kind = TC_STRING, .description = "The text."}};
 static const tc_parameter SUM[] = {
     {.name = "left", .kind = TC_INTEGER, .description = "The first."},
@@ -70,6 +77,7 @@ static const tc_parameter KIND[] = {{.name = "kind",
                                      .description = "The kind.",
                                      .rules = "\"enum\":[\"invalid_arguments\",\"denied\",\"unavailable\",\"failed\"]"}};
 static const tc_parameter PATH[] = {{.name = "path", .kind = TC_STRING, .description = "The file."}};
+static const tc_parameter URL[] = {{.name = "url", .kind = TC_STRING, .description = "The address."}};
 
 static const tc_tool TOOLS[] = {
     {.name = "echo", .description = "Returns a text.", TC_PARAMETERS(TEXT), .run = echo},
@@ -79,5 +87,6 @@ static const tc_tool TOOLS[] = {
     {.name = "count", .description = "Counts its calls.", .run = count},
     {.name = "crash", .description = "Crashes.", .run = crash},
     {.name = "read_file", .description = "Reads a file.", TC_PARAMETERS(PATH), .run = read_file},
+    {.name = "get_url", .description = "Sends a request.", TC_PARAMETERS(URL), .run = get_url},
 };
 TC_TOOLS(TOOLS)
