@@ -125,10 +125,18 @@ class Exchange {
 
     const fields = newFields();
     const names = this.request.headers.keys();
+    let hasLength = false;
     for (let i = 0; i < names.length; i++) {
-      const value = Uint8Array.wrap(String.UTF8.encode(this.request.headers.get(names[i])));
-      append(fields, at(names[i]), names[i].length, value.dataStart, value.length, this.at);
-      if (load<u8>(this.at) != 0) return invalid("not a header of a request: " + names[i]);
+      if (!this.append(fields, names[i], this.request.headers.get(names[i]))) {
+        return invalid("not a header of a request: " + names[i]);
+      }
+      hasLength = hasLength || names[i].toLowerCase() == "content-length";
+    }
+    const body = this.request.body;
+    const isRead = this.request.method == "GET" || this.request.method == "HEAD";
+    // Many servers take no body without its length.
+    if (!hasLength && (body !== null || !isRead)) {
+      this.append(fields, "content-length", (body === null ? 0 : body.length).toString());
     }
     const outgoing = newRequest(fields);
     const method = METHODS.split(" ").indexOf(this.request.method);
@@ -142,17 +150,24 @@ class Exchange {
     if (!isValid) return invalid("not a URL for HTTP: " + url);
 
     bodyOf(outgoing, this.at);
-    const body = load<i32>(this.at, 4);
+    const sent = load<i32>(this.at, 4);
     handle(outgoing, 0, 0, this.at);
     if (load<u8>(this.at) != 0) return this.fail(8);
     const future = load<i32>(this.at, 8);
     // A request that is refused closes its body; the answer has the reason.
-    if (this.send(body)) finish(body, 0, 0, this.at);
+    if (this.send(sent)) finish(sent, 0, 0, this.at);
     block(subscribe(future));
     responseOf(future, this.at);
     if (load<u8>(this.at, 8) != 0) return failed(url + ": the response was taken already");
     if (load<u8>(this.at, 16) != 0) return this.fail(24);
     return this.read(load<i32>(this.at, 24));
+  }
+
+  /** Appends a header. Returns `false` if it is none of a request. */
+  private append(fields: i32, name: string, value: string): bool {
+    const bytes = Uint8Array.wrap(String.UTF8.encode(value));
+    append(fields, at(name), name.length, bytes.dataStart, bytes.length, this.at);
+    return load<u8>(this.at) == 0;
   }
 
   /** Sends the body. Returns `false` if it was closed before its end. */

@@ -1,8 +1,10 @@
 // Requests through wasi:http in the canonical ABI. C that is also C++.
 #include "toolcell_http.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // Maximum size of the body of a response, in bytes, unless the request says more.
 #define MAX_BODY (8u << 20)
@@ -209,12 +211,20 @@ tc_response tc_send(const tc_request *request) {
 
     returned given;
     handle fields = host_new_fields();
+    bool has_length = false;
     for (size_t i = 0; i < request->header_count; i++) {
         const tc_header *header = &request->headers[i];
+        has_length = has_length || !strcasecmp(header->name, "content-length");
         host_append(fields, header->name, strlen(header->name), header->value.data, header->value.size, &given);
         if (given.bytes[0]) return failure(tc_invalid("not a header of a request: %s", header->name));
     }
     const char *method = request->method ? request->method : "GET";
+    // Many servers take no body without its length.
+    if (!has_length && (request->body.size || (strcmp(method, "GET") && strcmp(method, "HEAD")))) {
+        char length[24];
+        int size = snprintf(length, sizeof length, "%zu", request->body.size);
+        host_append(fields, "content-length", strlen("content-length"), length, (size_t)size, &given);
+    }
     size_t number = 0;
     while (number < COUNT(METHODS) && strcmp(METHODS[number], method)) number++;
     handle outgoing = host_new_request(fields);

@@ -29,7 +29,8 @@ type path struct {
 }
 
 type address struct {
-	URL string `json:"url" description:"The address."`
+	URL  string `json:"url" description:"The address."`
+	Body string `json:"body,omitempty" description:"What is sent; without it nothing is."`
 }
 
 type nothing struct{}
@@ -74,7 +75,11 @@ func init() {
 		return string(content), err
 	})
 	toolcell.Tool("get_url", "Sends a request.", none, func(given address, _ toolcell.Call) (any, error) {
-		response, err := toolcell.Get(given.URL)
+		request := toolcell.Request{URL: given.URL, Body: []byte(given.Body)}
+		if given.Body != "" {
+			request.Method = "POST"
+		}
+		response, err := toolcell.Send(request)
 		if err != nil {
 			return nil, err
 		}

@@ -1,5 +1,11 @@
 package toolcell
 
+import (
+	"maps"
+	"strconv"
+	"strings"
+)
+
 // maxBody is the maximum size of the body of a response, in bytes, unless the request says more.
 const maxBody = 8 << 20
 
@@ -33,5 +39,19 @@ func Send(request Request) (Response, error) {
 	if request.MaxBody == 0 {
 		request.MaxBody = maxBody
 	}
+	header := maps.Clone(request.Header)
+	if header == nil {
+		header = map[string]string{}
+	}
+	hasLength := false
+	for name := range header {
+		hasLength = hasLength || strings.EqualFold(name, "Content-Length")
+	}
+	hasBody := len(request.Body) > 0 || request.Method != "GET" && request.Method != "HEAD"
+	// Many servers take no body without its length.
+	if hasBody && !hasLength {
+		header["Content-Length"] = strconv.Itoa(len(request.Body))
+	}
+	request.Header = header
 	return send(request)
 }

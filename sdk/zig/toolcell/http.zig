@@ -108,10 +108,16 @@ pub fn send(request: Request) Answer {
     const path = if (has_slash) target else std.mem.concat(allocator, u8, &.{ "/", target }) catch @trap();
 
     const fields = host.@"[constructor]fields"();
+    var has_length = false;
     for (request.headers) |header| {
-        var appended: [2]u8 = undefined;
-        host.@"[method]fields.append"(fields, header.name.ptr, header.name.len, header.value.ptr, header.value.len, &appended);
-        if (appended[0] != 0) return invalid("not a header of a request: {s}", header.name);
+        if (!append(fields, header)) return invalid("not a header of a request: {s}", header.name);
+        has_length = has_length or std.ascii.eqlIgnoreCase(header.name, "content-length");
+    }
+    const is_read = std.mem.eql(u8, request.method, "GET") or std.mem.eql(u8, request.method, "HEAD");
+    // Many servers take no body without its length.
+    if (!has_length and (request.body.len != 0 or !is_read)) {
+        const length = std.fmt.allocPrint(allocator, "{d}", .{request.body.len}) catch @trap();
+        _ = append(fields, .{ .name = "content-length", .value = length });
     }
     var method: u32 = 0;
     while (method < methods.len and !std.mem.eql(u8, methods[method], request.method)) method += 1;
@@ -139,6 +145,13 @@ pub fn send(request: Request) Answer {
     if (taken.was_taken != 0) return .{ .failure = toolcell.failed("{s}: the response was taken already", .{url}) };
     if (taken.handled.is_error != 0) return errorOf(url, taken.handled.of.code);
     return receive(taken.handled.of.future, url, request.max_body);
+}
+
+/// Appends a header. Returns `false` if it is none of a request.
+fn append(fields: i32, header: Header) bool {
+    var appended: [2]u8 = undefined;
+    host.@"[method]fields.append"(fields, header.name.ptr, header.name.len, header.value.ptr, header.value.len, &appended);
+    return appended[0] == 0;
 }
 
 /// Sends a body. Returns `false` if it was closed before its end.

@@ -121,7 +121,12 @@ fn module_with_all_of_preview_1_links_without_wasi() {
         })
         .collect();
     let exit = r#"(import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#;
-    let made = make(&module(&format!("{fields}{exit}")), Strings::Utf8, Preview1::Removed).unwrap();
+    let made = make(
+        &module(&format!("{fields}{exit}")),
+        Strings::Utf8,
+        Preview1::Removed,
+    )
+    .unwrap();
     assert_eq!(imports(&made), [""; 0]);
 }
 
@@ -151,10 +156,7 @@ fn sections_for_debuggers_are_removed() {
     let whole = make(&with, Strings::Utf8, Preview1::Removed).unwrap();
     // A section of the kind 0: its size, the length of its name, its name, its content.
     with.extend_from_slice(b"\0\x0e\x0b.debug_infoxy");
-    assert_eq!(
-        make(&with, Strings::Utf8, Preview1::Removed).unwrap(),
-        whole
-    );
+    assert_eq!(make(&with, Strings::Utf8, Preview1::Removed).unwrap(), whole);
 }
 
 #[test]

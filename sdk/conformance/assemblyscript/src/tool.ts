@@ -2,7 +2,7 @@
 
 import { Call, Result, Tool, denied, failed, invalid, log, progress, structured, text, unavailable } from "../toolcell";
 import { readFile } from "../toolcell/files";
-import { get } from "../toolcell/http";
+import { Request } from "../toolcell/http";
 
 let calls = 0;
 
@@ -88,9 +88,16 @@ class ReadFile extends Tool {
 class GetUrl extends Tool {
   @parameter("The address.")
   url: string = "";
+  @optional("What is sent; without it nothing is.")
+  body: string = "";
 
   run(_: Call): Result {
-    const response = get(this.url);
+    const request = new Request(this.url);
+    if (this.body != "") {
+      request.method = "POST";
+      request.body = Uint8Array.wrap(String.UTF8.encode(this.body));
+    }
+    const response = request.send();
     const error = response.error;
     return error !== null ? error : text(`${response.status} ${response.text()}`);
   }

@@ -61,7 +61,9 @@ static tc_result *read_file(const tc_call *call) {
 }
 
 static tc_result *get_url(const tc_call *call) {
-    tc_response response = tc_get_url(tc_text_of(call, "url").data);
+    tc_request request = {.url = tc_text_of(call, "url").data, .body = tc_text_of(call, "body")};
+    if (request.body.size) request.method = "POST";
+    tc_response response = tc_send(&request);
     if (response.error) return response.error;
     return tc_text("%d %.*s", response.status, (int)response.body.size, response.body.data);
 }
@@ -77,7 +79,10 @@ static const tc_parameter KIND[] = {{.name = "kind",
                                      .description = "The kind.",
                                      .rules = "\"enum\":[\"invalid_arguments\",\"denied\",\"unavailable\",\"failed\"]"}};
 static const tc_parameter PATH[] = {{.name = "path", .kind = TC_STRING, .description = "The file."}};
-static const tc_parameter URL[] = {{.name = "url", .kind = TC_STRING, .description = "The address."}};
+static const tc_parameter URL[] = {
+    {.name = "url", .kind = TC_STRING, .description = "The address."},
+    {.name = "body", .kind = TC_STRING, .description = "What is sent; without it nothing is.", .optional = true},
+};
 
 static const tc_tool TOOLS[] = {
     {.name = "echo", .description = "Returns a text.", TC_PARAMETERS(TEXT), .run = echo},

@@ -52,7 +52,14 @@ static toolcell::result read_file(const toolcell::call &call) {
 }
 
 static toolcell::result get_url(const toolcell::call &call) {
-    tc_response response = tc_get_url(std::string(call.text("url")).c_str());
+    std::string url(call.text("url")), body(call.text("body"));
+    tc_request request = {};
+    request.url = url.c_str();
+    if (!body.empty()) {
+        request.method = "POST";
+        request.body = {body.data(), body.size()};
+    }
+    tc_response response = tc_send(&request);
     if (response.error) return toolcell::result(response.error);
     return std::to_string(response.status) + " " + std::string(response.body.data, response.body.size);
 }
@@ -68,7 +75,10 @@ static const tc_parameter KIND[] = {{.name = "kind",
                                      .description = "The kind.",
                                      .rules = "\"enum\":[\"invalid_arguments\",\"denied\",\"unavailable\",\"failed\"]"}};
 static const tc_parameter PATH[] = {{.name = "path", .kind = TC_STRING, .description = "The file."}};
-static const tc_parameter URL[] = {{.name = "url", .kind = TC_STRING, .description = "The address."}};
+static const tc_parameter URL[] = {
+    {.name = "url", .kind = TC_STRING, .description = "The address."},
+    {.name = "body", .kind = TC_STRING, .description = "What is sent; without it nothing is.", .optional = true},
+};
 
 using toolcell::run;
 static const tc_tool TOOLS[] = {

@@ -64,7 +64,7 @@ def read_file(path: str) -> str:
 
 
 @tool
-def get_url(url: str) -> str:
+def get_url(url: str, body: str | None = None) -> str:
     """Sends a request."""
-    response = http.request(url)
+    response = http.request(url) if body is None else http.request(url, method="POST", body=body)
     return f"{response.status} {response.text()}"

@@ -64,9 +64,9 @@ const read_file = tool({
 const get_url = tool({
   name: "get_url",
   description: "Sends a request.",
-  input: { url: string("The address.") },
-  run({ url }) {
-    const response = request(url);
+  input: { url: string("The address."), body: optional(string("What is sent; without it nothing is.")) },
+  run({ url, body }) {
+    const response = body === undefined ? request(url) : request(url, { method: "POST", body });
     return `${response.status} ${response.text()}`;
   },
 });

@@ -69,10 +69,15 @@ fn readFile(given: Path, _: toolcell.Call) toolcell.Result {
 
 const Url = struct {
     url: []const u8,
-    pub const descriptions = .{ .url = "The address." };
+    body: ?[]const u8 = null,
+    pub const descriptions = .{ .url = "The address.", .body = "What is sent; without it nothing is." };
 };
 fn getUrl(given: Url, _: toolcell.Call) toolcell.Result {
-    return switch (toolcell.http.get(given.url)) {
+    const answer = if (given.body) |body|
+        toolcell.http.send(.{ .url = given.url, .method = "POST", .body = body })
+    else
+        toolcell.http.get(given.url);
+    return switch (answer) {
         .response => |response| toolcell.print("{d} {s}", .{ response.status, response.body }),
         .failure => |failure| failure,
     };

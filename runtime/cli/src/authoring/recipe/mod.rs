@@ -63,7 +63,9 @@ fn not_a_tool(context: &BuildContext<'_>, error: ComponentizeError) -> Failure {
         let interfaces = world::imports(&[*part], "wasi");
         interfaces.iter().any(|name| message.contains(name))
     };
-    let missing = Wasi::ALL.into_iter().find(|part| !context.manifest.uses(*part) && is_imported(part));
+    let missing = Wasi::ALL
+        .into_iter()
+        .find(|part| !context.manifest.uses(*part) && is_imported(part));
     match missing {
         Some(part) => failure.hint(text!("add \"{}\" to `wasi` in tool.toml", Own(part.name()))),
         None => failure,
