@@ -241,6 +241,32 @@ class Pages(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def packages():
+    """Makes the packages of the SDKs without publishing them, and returns the number of those that fail."""
+    sdk = HERE.parent
+    python = WORK / "packages" / "python"
+    shutil.rmtree(python.parent, ignore_errors=True)
+    # What the build of a wheel leaves behind would be in the sources.
+    shutil.copytree(sdk / "python", python)
+    failed = 0
+    for folder, command, file in [
+        (sdk / "javascript", ["npm", "pack", "--dry-run"], "toolcell/toolcell.js"),
+        (sdk / "assemblyscript", ["npm", "pack", "--dry-run"], "toolcell/transform.mjs"),
+        (python, ["pip", "wheel", "--no-deps", "--wheel-dir", "wheels", "."], "toolcell-0.1.0-py3-none-any.whl"),
+        (sdk / "go", ["go", "vet", "-x", "./..."], "toolcell"),
+        (sdk / "rust", ["cargo", "package", "--list", "--allow-dirty", "-p", "toolcell-sdk"], "src/lib.rs"),
+    ]:
+        if not shutil.which(command[0]):
+            print(f"package of {folder.name}: skipped, `{command[0]}` is not installed", flush=True)
+            continue
+        made = subprocess.run(command, cwd=folder, capture_output=True)
+        said = (made.stdout + made.stderr).decode()
+        if made.returncode or file not in said:
+            print(f"package of {folder.name}: FAILED: {said[:2000]}", flush=True)
+            failed += 1
+    return failed
+
+
 def main():
     languages = sys.argv[3:] or LANGUAGES
     unknown = [name for name in languages if name not in LANGUAGES]
@@ -249,7 +275,7 @@ def main():
     BUILDS.mkdir(parents=True, exist_ok=True)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    failed = 0
+    failed = 0 if sys.argv[3:] else packages()
     for language in languages:
         of = Fixture(language, f"127.0.0.1:{server.server_port}")
         started = time.monotonic()
