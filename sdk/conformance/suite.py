@@ -24,6 +24,17 @@ TESTS = {
     "python": ["python3 -m unittest discover tests"],
     "go": ["go test ./..."],
 }
+#: Packages of others that the fixture uses, as their package managers write them.
+NPM = {
+    "node_modules/bundled/package.json": '{"name": "bundled", "version": "1.0.0", "type": "module", "main": "index.js", "types": "index.d.ts"}',
+    "node_modules/bundled/index.js": "export const next = (number) => number + 1;\n",
+    "node_modules/bundled/index.d.ts": "export function next(number: number): number;\n",
+}
+BUNDLED = {
+    "js": NPM,
+    "ts": NPM,
+    "python": {"deps/bundled/__init__.py": "from bundled.step import STEP\n\n\ndef next(number):\n    return number + STEP\n", "deps/bundled/step.py": "STEP = 1\n"},
+}
 NAME = "conformance"
 MIB = 1 << 20
 
@@ -80,6 +91,9 @@ class Fixture:
             shutil.rmtree(self.dir / "src", ignore_errors=True)
         # With the time of now: compilers compare it.
         shutil.copytree(HERE / self.language, self.dir, dirs_exist_ok=True, copy_function=shutil.copy)
+        for path, content in BUNDLED.get(self.language, {}).items():
+            (self.dir / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.dir / path).write_text(content)
         built = toolcell("tool", "build", str(self.dir), "--json")
         expect(built.returncode == 0, "tool build failed", built.stderr.decode())
         self.built = json.loads(built.stdout)

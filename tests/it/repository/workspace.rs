@@ -130,8 +130,7 @@ fn packages_depend_on_each_other_as_a_star() {
 
 #[test]
 fn packages_of_sdks_have_version_and_licence_of_workspace() {
-    let root = crate::support::paths::root();
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     for folder in ["javascript", "assemblyscript"] {
         let package: Value = serde_json::from_str(&read(&format!("sdk/{folder}/package.json"))).unwrap();

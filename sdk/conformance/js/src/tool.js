@@ -1,3 +1,4 @@
+import { next } from "bundled";
 import { readText } from "../toolcell/files.js";
 import { request } from "../toolcell/http.js";
 import { ToolError, blob, boolean, integer, link, log, oneOf, optional, progress, result, string, tool } from "../toolcell/toolcell.js";
@@ -44,7 +45,7 @@ const parts = tool({
   run: () => result(["text", blob("image/png", new Uint8Array([0, 255, 128])), link("https://example.org/x", "an example")]),
 });
 
-const count = tool({ name: "count", description: "Counts its calls.", run: () => String(++calls) });
+const count = tool({ name: "count", description: "Counts its calls.", run: () => String((calls = next(calls))) });
 
 const crash = tool({
   name: "crash",

@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import bundled
 from toolcell import Blob, Link, Result, ToolError, http, log, progress, tool
 
 calls = 0
@@ -46,7 +47,7 @@ def parts() -> Result:
 def count() -> str:
     """Counts its calls."""
     global calls
-    calls += 1
+    calls = bundled.next(calls)
     return str(calls)
 
 
