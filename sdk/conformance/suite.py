@@ -267,7 +267,7 @@ def packages():
         (sdk / "javascript", ["npm", "pack", "--dry-run"], "toolcell/toolcell.js"),
         (sdk / "assemblyscript", ["npm", "pack", "--dry-run"], "toolcell/transform.mjs"),
         (python, ["pip", "wheel", "--no-deps", "--wheel-dir", "wheels", "."], "toolcell-0.1.0-py3-none-any.whl"),
-        (sdk / "go", ["go", "vet", "-x", "./..."], "toolcell"),
+        (sdk / "go", ["go", "list", "./..."], "github.com/toolcell/toolcell/sdk/go/toolcell"),
         (sdk / "rust", ["cargo", "package", "--list", "--allow-dirty", "-p", "toolcell-sdk"], "src/lib.rs"),
     ]:
         if not shutil.which(command[0]):
