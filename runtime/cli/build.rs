@@ -79,9 +79,13 @@ fn main() {
 }
 
 /// Parts of the folders of SDKs that no tool needs.
-const NOT_EMBEDDED: [&str; 7] = [
+const NOT_EMBEDDED: [&str; 11] = [
     "sdk/README.md",
+    "sdk/assemblyscript/package.json",
     "sdk/conformance/",
+    "sdk/go/go.mod",
+    "sdk/javascript/package.json",
+    "sdk/python/pyproject.toml",
     "sdk/rust/examples/",
     "sdk/rust/tests/",
     "sdk/wasi/README.md",

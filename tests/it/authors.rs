@@ -6,7 +6,17 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::support::cli_user::User;
 
-const LANGUAGES: [&str; 8] = ["rust", "js", "ts", "python", "c", "cpp", "zig", "go"];
+const LANGUAGES: [&str; 9] = [
+    "rust",
+    "js",
+    "ts",
+    "python",
+    "c",
+    "cpp",
+    "zig",
+    "go",
+    "assemblyscript",
+];
 
 #[test]
 fn new_tool_is_written_and_never_over_another() {
@@ -31,6 +41,9 @@ fn new_tool_is_written_and_never_over_another() {
         );
         assert!(user.work().join(language).join("tool.toml").is_file());
     }
+    // Its short name is a word of a language, but not of the command.
+    let seen = user.run(&["tool", "new", "short", "--lang", "as"]).ended(0);
+    assert!(seen.stdout.contains("in AssemblyScript"), "{}", seen.stdout);
     let again = user.run(&["tool", "new", "js", "--lang", "ts"]).ended(2);
     assert!(again.stderr.contains("exists already"), "{}", again.stderr);
     let manifest = std::fs::read_to_string(user.work().join("js/tool.toml")).unwrap();
@@ -65,6 +78,7 @@ fn missing_compiler_is_named_with_its_installation() {
         ),
         ("c", "zig", "pip install -r requirements-build.txt"),
         ("go", "go", "pip install -r requirements-build.txt"),
+        ("assemblyscript", "asc", "npm install"),
         ("rust", "cargo", "https://rustup.rs"),
     ] {
         let name = format!("in-{language}");
@@ -151,6 +165,43 @@ fn output_that_is_no_tool_replaces_nothing() {
     std::os::unix::fs::symlink(user.home(), user.work().join("calc/build")).unwrap();
     let seen = user.run(&["tool", "build", "calc"]).ended(2);
     assert!(seen.stderr.contains("is not a directory"), "{}", seen.stderr);
+}
+
+#[test]
+fn part_of_wasi_that_is_not_named_is_told() {
+    let user = User::new();
+    let module = r#"(module
+        (import "wasi:http/types@0.2.12" "[constructor]fields" (func (result i32)))
+        (memory (export "memory") 1)
+        (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 16))
+        (func (export "toolcell:tool/tools@0.1.0#definitions") (result i32) (i32.const 16))
+        (func (export "toolcell:tool/tools@0.1.0#run") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (i32.const 16)))"#;
+    for (language, compiler) in [
+        ("zig", ".venv/bin/zig"),
+        ("c", ".venv/bin/zig"),
+        ("go", ".venv/bin/go"),
+        ("assemblyscript", "node_modules/.bin/asc"),
+    ] {
+        let name = format!("in-{language}");
+        user.run(&["tool", "new", &name, "--lang", language]).ended(0);
+        user.file(&format!("{name}/made.wasm"), wat::parse_str(module).unwrap());
+        program(
+            &user,
+            &format!("{name}/{compiler}"),
+            "cp made.wasm build/module.wasm",
+        );
+        let seen = user.run(&["tool", "build", &name]).ended(1);
+        let hint = "add \"http\" to `wasi` in tool.toml";
+        assert!(seen.stderr.contains(hint), "{}", seen.stderr);
+        // With it the module fits; what it says about its tools does not.
+        let manifest = std::fs::read_to_string(user.work().join(&name).join("tool.toml")).unwrap();
+        user.file(
+            &format!("{name}/tool.toml"),
+            manifest.replace("wasi = []", "wasi = [\"http\"]"),
+        );
+        let seen = user.run(&["tool", "build", &name]);
+        assert!(!seen.stderr.contains("tool.toml"), "{}", seen.stderr);
+    }
 }
 
 /// True while a process runs. One that has ended stays as a zombie where nothing waits for orphans.

@@ -24,6 +24,15 @@ type failure struct {
 	Kind string `json:"kind" description:"The kind." schema:"\"enum\":[\"invalid_arguments\",\"denied\",\"unavailable\",\"failed\"]"`
 }
 
+type path struct {
+	Path string `json:"path" description:"The file."`
+}
+
+type address struct {
+	URL  string `json:"url" description:"The address."`
+	Body string `json:"body,omitempty" description:"What is sent; without it nothing is."`
+}
+
 type nothing struct{}
 
 func init() {
@@ -60,6 +69,21 @@ func init() {
 	})
 	toolcell.Tool("crash", "Crashes.", none, func(nothing, toolcell.Call) (any, error) {
 		panic("out of cheese 42")
+	})
+	toolcell.Tool("read_file", "Reads a file.", none, func(given path, _ toolcell.Call) (any, error) {
+		content, err := toolcell.ReadFile(given.Path)
+		return string(content), err
+	})
+	toolcell.Tool("get_url", "Sends a request.", none, func(given address, _ toolcell.Call) (any, error) {
+		request := toolcell.Request{URL: given.URL, Body: []byte(given.Body)}
+		if given.Body != "" {
+			request.Method = "POST"
+		}
+		response, err := toolcell.Send(request)
+		if err != nil {
+			return nil, err
+		}
+		return fmt.Sprintf("%d %s", response.Status, response.Body), nil
 	})
 }
 

@@ -44,7 +44,12 @@ def request(url, method="GET", headers=None, body=None, max_body=MAX_BODY):
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ToolError.invalid(f"not a URL for HTTP: {url}")
-    fields = types.Fields.from_list([(name, value.encode()) for name, value in (headers or {}).items()])
+    content = body.encode() if isinstance(body, str) else bytes(body or b"")
+    given = dict(headers or {})
+    # Many servers take no body without its length.
+    if (content or method not in ("GET", "HEAD")) and "content-length" not in (name.lower() for name in given):
+        given["content-length"] = str(len(content))
+    fields = types.Fields.from_list([(name, value.encode()) for name, value in given.items()])
     outgoing = types.OutgoingRequest(fields)
     name = method.lower()
     known = getattr(types, f"Method_{name.capitalize()}", None) if name in _METHODS else None
@@ -56,7 +61,7 @@ def request(url, method="GET", headers=None, body=None, max_body=MAX_BODY):
         sent = outgoing.body()
         waiting = outgoing_handler.handle(outgoing, None)
         # A request that is refused closes its body; the answer has the reason.
-        if not body or _send(sent, body.encode() if isinstance(body, str) else bytes(body)):
+        if not content or _send(sent, content):
             types.OutgoingBody.finish(sent, None)
         with waiting.subscribe() as ready:
             ready.block()

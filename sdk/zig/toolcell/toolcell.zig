@@ -5,6 +5,9 @@
 const std = @import("std");
 const builtin = @import("builtin");
 
+pub const files = @import("files.zig");
+pub const http = @import("http.zig");
+
 /// Memory of the call.
 pub const allocator = if (builtin.cpu.arch.isWasm()) std.heap.wasm_allocator else std.heap.page_allocator;
 

@@ -129,6 +129,28 @@ fn packages_depend_on_each_other_as_a_star() {
 }
 
 #[test]
+fn packages_of_sdks_have_version_and_licence_of_workspace() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    for folder in ["javascript", "assemblyscript"] {
+        let package: Value = serde_json::from_str(&read(&format!("sdk/{folder}/package.json"))).unwrap();
+        assert_eq!(package["version"], version, "{folder}");
+        assert_eq!(package["license"], env!("CARGO_PKG_LICENSE"), "{folder}");
+    }
+    let project: toml::Value = toml::from_str(&read("sdk/python/pyproject.toml")).unwrap();
+    assert_eq!(project["project"]["version"].as_str(), Some(version));
+    assert_eq!(
+        project["project"]["license"].as_str(),
+        Some(env!("CARGO_PKG_LICENSE"))
+    );
+    let module = read("sdk/go/go.mod");
+    assert!(
+        module.starts_with("module github.com/toolcell/toolcell/sdk/go\n"),
+        "{module}"
+    );
+}
+
+#[test]
 fn wasmtime_version_is_in_one_manifest() {
     let with_wasmtime: Vec<String> = manifests()
         .into_iter()

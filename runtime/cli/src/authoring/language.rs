@@ -15,6 +15,8 @@ pub(crate) enum Language {
     Cpp,
     Zig,
     Go,
+    #[value(name = "assemblyscript", alias = "as")]
+    AssemblyScript,
 }
 
 /// Part of WASI that a tool imports.
@@ -61,6 +63,7 @@ impl Language {
             Self::Cpp => "C++",
             Self::Zig => "Zig",
             Self::Go => "Go",
+            Self::AssemblyScript => "AssemblyScript",
         }
     }
 
@@ -75,6 +78,7 @@ impl Language {
             Self::Cpp => "sdk/c/template-cpp/",
             Self::Zig => "sdk/zig/template/",
             Self::Go => "sdk/go/template/",
+            Self::AssemblyScript => "sdk/assemblyscript/template/",
         }
     }
 
@@ -87,15 +91,7 @@ impl Language {
             Self::C | Self::Cpp => Some("sdk/c/toolcell/"),
             Self::Zig => Some("sdk/zig/toolcell/"),
             Self::Go => Some("sdk/go/toolcell/"),
-        }
-    }
-
-    /// Returns the parts of WASI that its tools can use.
-    pub(crate) fn wasi(self) -> &'static [Wasi] {
-        match self {
-            Self::Rust | Self::Js | Self::Ts | Self::Python => &Wasi::ALL,
-            Self::C | Self::Cpp | Self::Zig => &[Wasi::Files, Wasi::Environment, Wasi::Clock, Wasi::Random],
-            Self::Go => &[],
+            Self::AssemblyScript => Some("sdk/assemblyscript/toolcell/"),
         }
     }
 
@@ -103,7 +99,7 @@ impl Language {
     pub(crate) fn preparation(self) -> &'static [&'static str] {
         match self {
             Self::Rust => &["rustup target add wasm32-wasip2"],
-            Self::Js | Self::Ts => &["npm install"],
+            Self::Js | Self::Ts | Self::AssemblyScript => &["npm install"],
             Self::Python | Self::C | Self::Cpp | Self::Zig | Self::Go => &[
                 "python3 -m venv .venv",
                 ".venv/bin/pip install -r requirements-build.txt",

@@ -8,7 +8,7 @@ use toolcell_fs::Rules;
 use super::language::{Language, Wasi};
 use crate::config::user_files;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::{Own, Text, text};
+use crate::ui::terminal::{Text, text};
 
 /// Name of the manifest.
 pub(crate) const FILE: &str = "tool.toml";
@@ -146,14 +146,6 @@ impl Manifest {
                 self.main
             ));
         }
-        let supported = self.language.wasi();
-        if let Some(missing) = self.wasi.iter().find(|wasi| !supported.contains(wasi)) {
-            return Err(text!(
-                "tools in {} cannot use \"{}\" of WASI",
-                Own(self.language.title()),
-                Own(missing.name())
-            ));
-        }
         Ok(())
     }
 
@@ -208,7 +200,6 @@ mod tests {
             ("src/tool.js", "-o", "not a file below"),
             ("src/tool.js", "", "not a file below"),
             ("roman", "Roman", "lower-case letters"),
-            ("\"js\"", "\"go\"", "tools in Go cannot use \"files\" of WASI"),
         ] {
             let refused = read(&text.replace(from, to)).unwrap_err();
             assert!(refused.contains(reason), "{from} {to}: {refused}");

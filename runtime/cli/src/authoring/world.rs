@@ -18,6 +18,9 @@ pub(super) const HOST: &str = "host";
 /// Version of the interfaces in `sdk/wasi`.
 const VERSION: &str = "0.2.12";
 
+/// Packages in `sdk/wasi`, each after those that it refers to.
+const PACKAGES: [&str; 7] = ["io", "clocks", "random", "filesystem", "sockets", "cli", "http"];
+
 /// Returns the interfaces of a part of WASI.
 fn interfaces(wasi: Wasi) -> &'static [&'static str] {
     match wasi {
@@ -27,6 +30,19 @@ fn interfaces(wasi: Wasi) -> &'static [&'static str] {
         Wasi::Clock => &["clocks/wall-clock"],
         Wasi::Random => &["random/random"],
     }
+}
+
+/// Returns the WIT of all packages, each after those that it refers to.
+pub(super) fn packages() -> [&'static str; PACKAGES.len()] {
+    PACKAGES.map(|package| embedded::file(&format!("sdk/wasi/{package}.wit")))
+}
+
+/// Returns the identifiers of the interfaces of these parts of WASI.
+pub(super) fn imports(wasi: &[Wasi], namespace: &str) -> Vec<String> {
+    let interfaces = wasi.iter().flat_map(|part| interfaces(*part));
+    interfaces
+        .map(|interface| format!("{namespace}:{interface}@{VERSION}"))
+        .collect()
 }
 
 /// Writes the world with these parts of WASI, in this namespace.
@@ -41,10 +57,9 @@ pub(super) fn write(context: &BuildContext<'_>, wasi: &[Wasi], namespace: &str) 
 }
 
 fn files(wasi: &[Wasi], namespace: &str) -> Vec<(String, String)> {
-    let imports: String = wasi
+    let imports: String = imports(wasi, namespace)
         .iter()
-        .flat_map(|part| interfaces(*part))
-        .map(|interface| format!("    import {namespace}:{interface}@{VERSION};\n"))
+        .map(|interface| format!("    import {interface};\n"))
         .collect();
     let world = format!(
         "package local:tool;\n\nworld {WORLD} {{\n    include toolcell:tool/provider@0.1.0;\n{imports}}}\n"

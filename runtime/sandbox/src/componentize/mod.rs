@@ -28,7 +28,10 @@ const CONTRACT: [&str; 8] = [
 ];
 
 /// World of a component with tools.
-const WORLD: &str = "provider";
+const PROVIDER: &str = "toolcell:tool/provider@0.1.0";
+
+/// World of a module: that of a component with tools, and the interfaces that it may import beyond.
+const WORLD: &str = "component";
 
 /// Module made of `no_wasi.wat`.
 const NO_WASI: &[u8] = include_bytes!("no_wasi.wasm");
@@ -55,6 +58,15 @@ pub enum Strings {
     Utf16,
 }
 
+/// Interfaces that a module may import besides those of the contract.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Interfaces<'a> {
+    /// WIT of packages, each after those that it refers to.
+    pub packages: &'a [&'a str],
+    /// Identifiers of the interfaces, such as `wasi:http/types@0.2.12`.
+    pub imports: &'a [String],
+}
+
 /// Error of making a component.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -78,15 +90,16 @@ pub enum ComponentizeError {
 
 /// Makes a component with tools of a core module that exports the functions of `toolcell:tool/tools` in the canonical ABI.
 ///
-/// Imports of the interfaces `log` and `progress` stay only if the module uses them. Names of functions are kept, other
-/// sections for debuggers are removed.
+/// Imports of the interfaces `log` and `progress`, and of further interfaces, stay only if the module uses them. Names of
+/// functions are kept, other sections for debuggers are removed.
 ///
 /// # Errors
-/// If the module is malformed, or does not fit the interface.
+/// If the module is malformed, imports anything else, or does not fit the interface of tools.
 pub fn componentize(
     module: &[u8],
     strings: Strings,
     preview_1: Preview1,
+    interfaces: Interfaces<'_>,
 ) -> Result<Vec<u8>, ComponentizeError> {
     if !adapt::is_core_module(module) {
         return Err(ComponentizeError::NotAModule);
@@ -105,7 +118,11 @@ pub fn componentize(
         Preview1::Removed => NO_WASI,
     };
     let mut encode = || {
-        let package = resolve.push_str("toolcell.wit", &CONTRACT.concat())?;
+        resolve.push_str("toolcell.wit", &CONTRACT.concat())?;
+        for package in interfaces.packages {
+            resolve.push_str("interfaces.wit", package)?;
+        }
+        let package = resolve.push_str("component.wit", &world(interfaces.imports))?;
         let world = resolve.select_world(&[package], Some(WORLD))?;
         let mut module = without_debug_sections(module)?;
         embed_component_metadata(&mut module, &resolve, world, strings)?;
@@ -121,6 +138,11 @@ pub fn componentize(
         Ok(Err(error)) => Err(unfit(format!("{error:#}"))),
         Err(_) => Err(unfit("the encoder failed unexpectedly".into())),
     }
+}
+
+fn world(imports: &[String]) -> String {
+    let imports: String = imports.iter().map(|name| format!(" import {name};")).collect();
+    format!("package local:tool; world {WORLD} {{ include {PROVIDER};{imports} }}")
 }
 
 /// Returns a module without its sections for debuggers, which nothing at run time reads.

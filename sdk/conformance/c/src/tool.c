@@ -1,5 +1,6 @@
 // The conformance fixture in C.
 #include "toolcell.h"
+#include "toolcell_http.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,6 +60,14 @@ static tc_result *read_file(const tc_call *call) {
     return tc_text_n(content, size);
 }
 
+static tc_result *get_url(const tc_call *call) {
+    tc_request request = {.url = tc_text_of(call, "url").data, .body = tc_text_of(call, "body")};
+    if (request.body.size) request.method = "POST";
+    tc_response response = tc_send(&request);
+    if (response.error) return response.error;
+    return tc_text("%d %.*s", response.status, (int)response.body.size, response.body.data);
+}
+
 static const tc_parameter TEXT[] = {{.name = "text", .kind = TC_STRING, .description = "The text."}};
 static const tc_parameter SUM[] = {
     {.name = "left", .kind = TC_INTEGER, .description = "The first."},
@@ -70,6 +79,10 @@ static const tc_parameter KIND[] = {{.name = "kind",
                                      .description = "The kind.",
                                      .rules = "\"enum\":[\"invalid_arguments\",\"denied\",\"unavailable\",\"failed\"]"}};
 static const tc_parameter PATH[] = {{.name = "path", .kind = TC_STRING, .description = "The file."}};
+static const tc_parameter URL[] = {
+    {.name = "url", .kind = TC_STRING, .description = "The address."},
+    {.name = "body", .kind = TC_STRING, .description = "What is sent; without it nothing is.", .optional = true},
+};
 
 static const tc_tool TOOLS[] = {
     {.name = "echo", .description = "Returns a text.", TC_PARAMETERS(TEXT), .run = echo},
@@ -79,5 +92,6 @@ static const tc_tool TOOLS[] = {
     {.name = "count", .description = "Counts its calls.", .run = count},
     {.name = "crash", .description = "Crashes.", .run = crash},
     {.name = "read_file", .description = "Reads a file.", TC_PARAMETERS(PATH), .run = read_file},
+    {.name = "get_url", .description = "Sends a request.", TC_PARAMETERS(URL), .run = get_url},
 };
 TC_TOOLS(TOOLS)

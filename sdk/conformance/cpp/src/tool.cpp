@@ -1,5 +1,6 @@
 // The conformance fixture in C++.
 #include "toolcell.hpp"
+#include "toolcell_http.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -50,6 +51,19 @@ static toolcell::result read_file(const toolcell::call &call) {
     return content;
 }
 
+static toolcell::result get_url(const toolcell::call &call) {
+    std::string url(call.text("url")), body(call.text("body"));
+    tc_request request = {};
+    request.url = url.c_str();
+    if (!body.empty()) {
+        request.method = "POST";
+        request.body = {body.data(), body.size()};
+    }
+    tc_response response = tc_send(&request);
+    if (response.error) return toolcell::result(response.error);
+    return std::to_string(response.status) + " " + std::string(response.body.data, response.body.size);
+}
+
 static const tc_parameter TEXT[] = {{.name = "text", .kind = TC_STRING, .description = "The text."}};
 static const tc_parameter SUM[] = {
     {.name = "left", .kind = TC_INTEGER, .description = "The first."},
@@ -61,6 +75,10 @@ static const tc_parameter KIND[] = {{.name = "kind",
                                      .description = "The kind.",
                                      .rules = "\"enum\":[\"invalid_arguments\",\"denied\",\"unavailable\",\"failed\"]"}};
 static const tc_parameter PATH[] = {{.name = "path", .kind = TC_STRING, .description = "The file."}};
+static const tc_parameter URL[] = {
+    {.name = "url", .kind = TC_STRING, .description = "The address."},
+    {.name = "body", .kind = TC_STRING, .description = "What is sent; without it nothing is.", .optional = true},
+};
 
 using toolcell::run;
 static const tc_tool TOOLS[] = {
@@ -71,5 +89,6 @@ static const tc_tool TOOLS[] = {
     {.name = "count", .description = "Counts its calls.", .run = run<count>},
     {.name = "crash", .description = "Crashes.", .run = run<crash>},
     {.name = "read_file", .description = "Reads a file.", TC_PARAMETERS(PATH), .run = run<read_file>},
+    {.name = "get_url", .description = "Sends a request.", TC_PARAMETERS(URL), .run = run<get_url>},
 };
 TC_TOOLS(TOOLS)

@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import bundled
 from toolcell import Blob, Link, Result, ToolError, http, log, progress, tool
 
 calls = 0
@@ -46,7 +47,7 @@ def parts() -> Result:
 def count() -> str:
     """Counts its calls."""
     global calls
-    calls += 1
+    calls = bundled.next(calls)
     return str(calls)
 
 
@@ -64,7 +65,7 @@ def read_file(path: str) -> str:
 
 
 @tool
-def get_url(url: str) -> str:
+def get_url(url: str, body: str | None = None) -> str:
     """Sends a request."""
-    response = http.request(url)
+    response = http.request(url) if body is None else http.request(url, method="POST", body=body)
     return f"{response.status} {response.text()}"

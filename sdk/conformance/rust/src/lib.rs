@@ -99,8 +99,14 @@ fn read_file(
 fn get_url(
     /// The address.
     url: String,
+    /// What is sent; without it nothing is.
+    body: Option<String>,
 ) -> Result<String> {
-    let response = Request::get(url).send()?;
+    let request = match body {
+        Some(body) => Request::post(url).body(body),
+        None => Request::get(url),
+    };
+    let response = request.send()?;
     Ok(format!("{} {}", response.status(), response.text()))
 }
 

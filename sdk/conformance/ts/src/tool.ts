@@ -1,3 +1,4 @@
+import { next } from "bundled";
 import { readText } from "../toolcell/files.js";
 import { request } from "../toolcell/http.js";
 import { ToolError, blob, boolean, integer, link, log, oneOf, optional, progress, result, string, tool } from "../toolcell/toolcell.js";
@@ -44,7 +45,7 @@ const parts = tool({
   run: () => result(["text", blob("image/png", new Uint8Array([0, 255, 128])), link("https://example.org/x", "an example")]),
 });
 
-const count = tool({ name: "count", description: "Counts its calls.", run: () => String(++calls) });
+const count = tool({ name: "count", description: "Counts its calls.", run: () => String((calls = next(calls))) });
 
 const crash = tool({
   name: "crash",
@@ -64,9 +65,9 @@ const read_file = tool({
 const get_url = tool({
   name: "get_url",
   description: "Sends a request.",
-  input: { url: string("The address.") },
-  run({ url }) {
-    const response = request(url);
+  input: { url: string("The address."), body: optional(string("What is sent; without it nothing is.")) },
+  run({ url, body }) {
+    const response = body === undefined ? request(url) : request(url, { method: "POST", body });
     return `${response.status} ${response.text()}`;
   },
 });

@@ -58,6 +58,31 @@ fn crash(_: Nothing, _: toolcell.Call) toolcell.Result {
     @panic("out of cheese 42");
 }
 
+const Path = struct {
+    path: []const u8,
+    pub const descriptions = .{ .path = "The file." };
+};
+fn readFile(given: Path, _: toolcell.Call) toolcell.Result {
+    const content = toolcell.files.read(given.path) catch |e| return toolcell.files.failure(given.path, e);
+    return toolcell.parts(&.{toolcell.text(content)});
+}
+
+const Url = struct {
+    url: []const u8,
+    body: ?[]const u8 = null,
+    pub const descriptions = .{ .url = "The address.", .body = "What is sent; without it nothing is." };
+};
+fn getUrl(given: Url, _: toolcell.Call) toolcell.Result {
+    const answer = if (given.body) |body|
+        toolcell.http.send(.{ .url = given.url, .method = "POST", .body = body })
+    else
+        toolcell.http.get(given.url);
+    return switch (answer) {
+        .response => |response| toolcell.print("{d} {s}", .{ response.status, response.body }),
+        .failure => |failure| failure,
+    };
+}
+
 comptime {
     toolcell.exportTools(.{
         .{ .name = "echo", .description = "Returns a text.", .run = echo },
@@ -66,5 +91,7 @@ comptime {
         .{ .name = "parts", .description = "Returns several parts.", .run = parts },
         .{ .name = "count", .description = "Counts its calls.", .run = count },
         .{ .name = "crash", .description = "Crashes.", .run = crash },
+        .{ .name = "read_file", .description = "Reads a file.", .run = readFile },
+        .{ .name = "get_url", .description = "Sends a request.", .run = getUrl },
     });
 }

@@ -32,7 +32,13 @@ function request(url, { method = "GET", headers = {}, body, maxBody = MAX_BODY }
   if (!parts) throw ToolError.invalid(`not a URL for HTTP: ${url}`);
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
   try {
-    const entries = Object.entries(headers).map(([name, value]) => [name, new TextEncoder().encode(value)]);
+    const given = { ...headers };
+    const hasBody = bytes !== undefined || !["GET", "HEAD"].includes(method);
+    // Many servers take no body without its length.
+    if (hasBody && !Object.keys(given).some((name) => name.toLowerCase() === "content-length")) {
+      given["content-length"] = String(bytes?.length ?? 0);
+    }
+    const entries = Object.entries(given).map(([name, value]) => [name, new TextEncoder().encode(value)]);
     const outgoing = keep(new OutgoingRequest(keep(Fields.fromList(entries))));
     const name = method.toLowerCase();
     outgoing.setMethod(METHODS.includes(name) ? { tag: name } : { tag: "other", val: method });

@@ -1,5 +1,7 @@
 //! Go: the official compiler for `wasip1`.
 
+use toolcell_sandbox::componentize::{Preview1, Strings};
+
 use super::super::compiler::BuildContext;
 use super::super::language::Language;
 use super::{MODULE, component_of_module};
@@ -24,5 +26,6 @@ pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure
         ".",
     ];
     context.run(&go, arguments).await?;
-    component_of_module(context)
+    // The collector reads the clock, also while the host writes into the memory of the tool, when no import may be called.
+    component_of_module(context, Strings::Utf8, Preview1::Removed)
 }

@@ -1,17 +1,19 @@
 //! Builds of tools, by language: the compiler is found and run, and its output becomes a component.
 
+mod assemblyscript;
 mod go;
 mod javascript;
 mod native;
 mod python;
 mod rust;
 
-use toolcell_sandbox::componentize::{ComponentizeError, Preview1, Strings, componentize};
+use toolcell_sandbox::componentize::{ComponentizeError, Interfaces, Preview1, Strings, componentize};
 
 use super::compiler::{BUILD, BuildContext};
-use super::language::Language;
+use super::language::{Language, Wasi};
+use super::world;
 use crate::error::Failure;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, text};
 
 /// Module that a compiler writes, among the intermediate files.
 const MODULE: &str = "module.wasm";
@@ -36,20 +38,36 @@ pub(crate) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure
         Language::C | Language::Cpp => native::build_c(context).await,
         Language::Zig => native::build_zig(context).await,
         Language::Go => go::build(context).await,
+        Language::AssemblyScript => assemblyscript::build(context).await,
     }
 }
 
-/// Makes a component of the module that a compiler wrote.
-fn component_of_module(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+/// Makes a component of the module that a compiler wrote. It may import the parts of WASI that the manifest names.
+fn component_of_module(
+    context: &BuildContext<'_>,
+    strings: Strings,
+    preview_1: Preview1,
+) -> Result<Vec<u8>, Failure> {
     let module = context.output(&context.intermediate(MODULE))?;
-    let preview_1 = if context.manifest.wasi.is_empty() {
-        Preview1::Removed
-    } else {
-        Preview1::Adapted
+    let interfaces = Interfaces {
+        packages: &world::packages(),
+        imports: &world::imports(&context.manifest.wasi, "wasi"),
     };
-    componentize(&module, Strings::Utf8, preview_1).map_err(|error| not_a_tool(context, error))
+    componentize(&module, strings, preview_1, interfaces).map_err(|error| not_a_tool(context, error))
 }
 
 fn not_a_tool(context: &BuildContext<'_>, error: ComponentizeError) -> Failure {
-    context.failed().because(error)
+    let message = error.to_string();
+    let failure = context.failed().because(error);
+    let is_imported = |part: &Wasi| {
+        let interfaces = world::imports(&[*part], "wasi");
+        interfaces.iter().any(|name| message.contains(name))
+    };
+    let missing = Wasi::ALL
+        .into_iter()
+        .find(|part| !context.manifest.uses(*part) && is_imported(part));
+    match missing {
+        Some(part) => failure.hint(text!("add \"{}\" to `wasi` in tool.toml", Own(part.name()))),
+        None => failure,
+    }
 }

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use toolcell_sandbox::componentize::{Preview1, Strings};
+
 use super::super::compiler::{BuildContext, Program};
-use super::super::language::Language;
+use super::super::language::{Language, Wasi};
 use super::{MODULE, component_of_module};
 use crate::error::Failure;
 
@@ -13,6 +15,20 @@ const STACK: &str = "1048576";
 /// Finds Zig: of the system, or as the package `ziglang` of PyPI.
 fn zig(context: &BuildContext<'_>) -> Result<Program, Failure> {
     context.find_any(&["zig", "python-zig"], Language::Zig.preparation())
+}
+
+/// Returns `true` if the standard library of the language may use WASI. Only HTTP is imported by the SDK itself.
+fn has_wasi(context: &BuildContext<'_>) -> bool {
+    context.manifest.wasi.iter().any(|part| *part != Wasi::Http)
+}
+
+fn component(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
+    let preview_1 = if has_wasi(context) {
+        Preview1::Adapted
+    } else {
+        Preview1::Removed
+    };
+    component_of_module(context, Strings::Utf8, preview_1)
 }
 
 pub(super) async fn build_c(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
@@ -41,7 +57,7 @@ pub(super) async fn build_c(context: &BuildContext<'_>) -> Result<Vec<u8>, Failu
     let dir = main.parent().and_then(Path::to_str).unwrap_or_default();
     arguments.extend(sources(context, if dir.is_empty() { "." } else { dir }));
     context.run(&zig, arguments).await?;
-    component_of_module(context)
+    component(context)
 }
 
 /// Returns the source files in a directory of the tool, sorted.
@@ -68,10 +84,10 @@ fn sources(context: &BuildContext<'_>, dir: &str) -> Vec<String> {
 pub(super) async fn build_zig(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
     let zig = zig(context)?;
     // Without WASI the standard library has no files, and its absence is a compile error.
-    let target = if context.manifest.wasi.is_empty() {
-        "wasm32-freestanding"
-    } else {
+    let target = if has_wasi(context) {
         "wasm32-wasi"
+    } else {
+        "wasm32-freestanding"
     };
     let root = format!("-Mroot={}", context.manifest.main);
     let output = format!("-femit-bin={}", context.intermediate(MODULE));
@@ -87,10 +103,10 @@ pub(super) async fn build_zig(context: &BuildContext<'_>) -> Result<Vec<u8>, Fai
         &output,
         "-OReleaseSmall",
     ];
-    if !context.manifest.wasi.is_empty() {
+    if has_wasi(context) {
         arguments.push("-mexec-model=reactor");
     }
     arguments.extend(["--dep", "toolcell", &root, "-Mtoolcell=toolcell/toolcell.zig"]);
     context.run(&zig, arguments).await?;
-    component_of_module(context)
+    component(context)
 }

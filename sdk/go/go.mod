@@ -1,0 +1,3 @@
+module github.com/toolcell/toolcell/sdk/go
+
+go 1.24
