@@ -18,7 +18,7 @@ use crate::server::context::ContextCall;
 use crate::server::in_flight::{
     Full, InFlight, Load, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Ticket, memory_of_call,
 };
-use crate::server::listeners::{self, Listening, Subscription};
+use crate::server::listeners::{self, Followed, Listening, Subscription};
 use crate::server::outbox::{Outbox, Reply};
 use crate::server::question::{self, Asked};
 use crate::server::state::ServerState;
@@ -47,6 +47,8 @@ pub(crate) struct SessionState {
     batches: Arc<Semaphore>,
     /// Questions that wait for an answer of the client.
     pub(crate) asked: Asked,
+    /// Resources of which the client is told when they change.
+    pub(crate) followed: Followed,
     /// Permit of the stream for notifications that belong to no request: a session has one.
     pub(crate) stream: Arc<Semaphore>,
 }
@@ -82,6 +84,7 @@ impl SessionState {
             running,
             batches: Arc::new(Semaphore::new(MAX_BATCHES)),
             asked: Asked::default(),
+            followed: Followed::default(),
             stream: Arc::new(Semaphore::new(1)),
         })
     }
@@ -284,6 +287,12 @@ impl Connection {
                 self.state.set(Session { log, ..session });
                 Map::new()
             }
+            ("resources/subscribe" | "resources/unsubscribe", Some(_))
+                if !is_stateless && self.server.catalog().context.tells_updates() =>
+            {
+                self.follow(method, params)?;
+                Map::new()
+            }
             _ => {
                 let catalog = self.server.catalog();
                 let page = catalog.context.page(method, params.get("cursor"), scope.version);
@@ -313,7 +322,11 @@ impl Connection {
             asks,
         });
         if self.outbox.is_only() {
-            let listen = || self.server.listeners.add_session(self.outbox.clone());
+            let listen = || {
+                self.server
+                    .listeners
+                    .add_session(self.outbox.clone(), self.state.followed.clone())
+            };
             self.listening.get_or_init(listen);
         }
         let mut result = json!({
@@ -325,6 +338,19 @@ impl Connection {
             result["instructions"] = instructions.as_str().into();
         }
         Ok(result)
+    }
+
+    /// Follows a resource, or does so no more.
+    fn follow(&self, method: &str, params: &Map<String, Value>) -> Result<(), RpcError> {
+        let Some(uri) = params.get("uri").and_then(Value::as_str) else {
+            return Err(RpcError::invalid_params("`uri` is not a string"));
+        };
+        if method == "resources/unsubscribe" {
+            self.state.followed.remove(uri);
+            return Ok(());
+        }
+        self.server.catalog().context.check_followable(uri)?;
+        self.state.followed.add(uri)
     }
 
     fn discover(&self) -> Map<String, Value> {
@@ -438,7 +464,7 @@ impl Connection {
         if !self.scope(params)?.version.is_stateless() {
             return Err(RpcError::unknown_method(listeners::METHOD));
         }
-        let lists = listeners::wanted(params, &self.server.catalog())?;
+        let wanted = listeners::wanted(params, &self.server.catalog())?;
         if !self.outbox.carries_requests() {
             let error = "a subscription is answered with `text/event-stream`";
             return Err(RpcError::invalid_request(error));
@@ -447,7 +473,7 @@ impl Connection {
             ticket: self.begin(id, memory_of_call(id, None, &Map::new()))?,
             server: self.server.clone(),
             outbox: self.outbox.clone(),
-            lists,
+            wanted,
         })
     }
 }
