@@ -185,7 +185,10 @@ fn component_without_resources_has_no_such_capability() {
     let mut client = Client::start(&user, &["--tool", "notes.wasm"]);
     let result = client.ask(0, "initialize", super::initialize("2025-11-25"))["result"].take();
     let changes = json!({"listChanged": true});
-    assert_eq!(result["capabilities"]["resources"], changes);
+    assert_eq!(
+        result["capabilities"]["resources"],
+        json!({"listChanged": true, "subscribe": true})
+    );
     assert_eq!(result["capabilities"]["prompts"], changes);
     assert_eq!(result["capabilities"]["completions"], json!({}));
     client.finish();

@@ -140,10 +140,7 @@ impl Directories {
                 grant: Grant::Dir {
                     host: real.clone(),
                     guest: Some(real.clone()),
-                    access: DirAccess {
-                        read: true,
-                        ..DirAccess::default()
-                    },
+                    access: DirAccess::READ,
                 },
                 base: environment.cwd.clone(),
                 origin: Origin::Flag(FLAG),
