@@ -213,3 +213,55 @@ fn changed_component_changes_the_lists_of_its_clients() {
     assert!(read(&mut client, "test://static-text")["result"].is_object());
     client.finish();
 }
+
+#[test]
+fn client_is_told_when_the_component_of_a_resource_is_loaded_again() {
+    let user = user();
+    let mut client = Client::session(&user, &["--tool", "notes.wasm", "--tool", "text"]);
+    let begun = client.ask(1, "resources/subscribe", json!({"uri": "test://template/7/data"}));
+    assert_eq!(begun["result"], json!({}), "{begun}");
+    // The same component, written again.
+    let bytes = std::fs::read(built().join("mcp_conformance.wasm")).unwrap();
+    std::fs::remove_file(user.work().join("notes.wasm")).unwrap();
+    user.file("notes.wasm", bytes);
+    let told = client.next();
+    assert_eq!(
+        (&told["method"], &told["params"]["uri"]),
+        (
+            &json!("notifications/resources/updated"),
+            &json!("test://template/7/data")
+        )
+    );
+    client.finish();
+}
+
+#[test]
+fn hooks_and_flow_guard_hold_for_the_resources_of_a_component() {
+    let user = user();
+    let hook = built().join("unruly_hook.wasm");
+    user.configure(&format!(
+        "[hooks.h]\ncomponent = {hook:?}\n[approval]\nflow = \"refuse\"\n"
+    ));
+    let flags = [
+        "--tool",
+        "notes.wasm",
+        "--tool",
+        "fetch",
+        "--grant",
+        "notes:read=.",
+    ];
+    let flags = [&flags[..], &["--grant", "fetch:http=127.0.0.1:9"]].concat();
+    let is_refused = |client: &mut Client<'_>| {
+        let result = client.call(3, "fetch", json!({"url": "http://127.0.0.1:9/"}));
+        result.to_string().contains("this call of `fetch` is not allowed")
+    };
+    let mut client = Client::session(&user, &flags);
+    assert!(!is_refused(&mut client));
+    client.finish();
+    let mut client = Client::session(&user, &flags);
+    assert!(read(&mut client, "test://static-text")["result"].is_object());
+    assert!(is_refused(&mut client));
+    let told = client.finish().stderr;
+    let ran = "after read_resource_of_notes: asked ``, error none, has a receipt true";
+    assert!(told.contains(ran), "{told}");
+}

@@ -147,6 +147,8 @@ mod tests {
                 &["--scratch", "s", "--locked"],
                 vec!["--scratch", "{}/s", "--locked"],
             ),
+            (&["--resources", "notes"], vec!["--resources", "{}/notes"]),
+            (&["--resources=~/a"], vec!["--resources=~/a"]),
             (&["--limit", "wall=1s"], vec!["--limit", "wall=1s"]),
         ] {
             let arguments: Vec<String> = value.iter().map(|word| (*word).to_owned()).collect();
