@@ -236,32 +236,16 @@ fn client_is_told_when_the_component_of_a_resource_is_loaded_again() {
 }
 
 #[test]
-fn hooks_and_flow_guard_hold_for_the_resources_of_a_component() {
+fn hooks_run_around_the_read_of_a_resource() {
     let user = user();
     let hook = built().join("unruly_hook.wasm");
-    user.configure(&format!(
-        "[hooks.h]\ncomponent = {hook:?}\n[approval]\nflow = \"refuse\"\n"
-    ));
-    let flags = [
-        "--tool",
-        "notes.wasm",
-        "--tool",
-        "fetch",
-        "--grant",
-        "notes:read=.",
-    ];
-    let flags = [&flags[..], &["--grant", "fetch:http=127.0.0.1:9"]].concat();
-    let is_refused = |client: &mut Client<'_>| {
-        let result = client.call(3, "fetch", json!({"url": "http://127.0.0.1:9/"}));
-        result.to_string().contains("this call of `fetch` is not allowed")
-    };
-    let mut client = Client::session(&user, &flags);
-    assert!(!is_refused(&mut client));
-    client.finish();
-    let mut client = Client::session(&user, &flags);
+    user.configure(&format!("[hooks.h]\ncomponent = {hook:?}\n"));
+    let mut client = Client::session(&user, &["--tool", "notes.wasm"]);
     assert!(read(&mut client, "test://static-text")["result"].is_object());
-    assert!(is_refused(&mut client));
+    assert!(get(&mut client, "test_simple_prompt", json!({}))["result"].is_object());
     let told = client.finish().stderr;
-    let ran = "after read_resource_of_notes: asked ``, error none, has a receipt true";
-    assert!(told.contains(ran), "{told}");
+    for name in ["read_resource_of_notes", "get_prompt_of_notes"] {
+        let ran = format!("after {name}: asked ``, error none, has a receipt true");
+        assert!(told.contains(&ran), "{told}");
+    }
 }
