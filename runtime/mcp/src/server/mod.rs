@@ -10,6 +10,7 @@ mod listeners;
 mod outbox;
 mod question;
 mod result;
+mod session;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -26,8 +27,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lines::Lines;
 use catalog::Catalog;
-use connection::{Connection, SessionState};
+use connection::Connection;
 use outbox::Outbox;
+use session::SessionState;
 use state::ServerState;
 
 pub use call::{LOG_KEY, MAX_RUNNING};

@@ -155,7 +155,7 @@ impl<'a> Reload<'a> {
         loop {
             tokio::time::sleep(LOOK).await;
             looks = looks.wrapping_add(1);
-            if looks % LOOKS_FOR_DIRECTORIES == 0 {
+            if looks.is_multiple_of(LOOKS_FOR_DIRECTORIES) {
                 self.look_at_directories(clients).await;
             }
             let is_unlocked = self.lock.has_changed();
