@@ -185,7 +185,10 @@ fn component_without_resources_has_no_such_capability() {
     let mut client = Client::start(&user, &["--tool", "notes.wasm"]);
     let result = client.ask(0, "initialize", super::initialize("2025-11-25"))["result"].take();
     let changes = json!({"listChanged": true});
-    assert_eq!(result["capabilities"]["resources"], changes);
+    assert_eq!(
+        result["capabilities"]["resources"],
+        json!({"listChanged": true, "subscribe": true})
+    );
     assert_eq!(result["capabilities"]["prompts"], changes);
     assert_eq!(result["capabilities"]["completions"], json!({}));
     client.finish();
@@ -209,4 +212,40 @@ fn changed_component_changes_the_lists_of_its_clients() {
     assert_eq!(told, expected);
     assert!(read(&mut client, "test://static-text")["result"].is_object());
     client.finish();
+}
+
+#[test]
+fn client_is_told_when_the_component_of_a_resource_is_loaded_again() {
+    let user = user();
+    let mut client = Client::session(&user, &["--tool", "notes.wasm", "--tool", "text"]);
+    let begun = client.ask(1, "resources/subscribe", json!({"uri": "test://template/7/data"}));
+    assert_eq!(begun["result"], json!({}), "{begun}");
+    // The same component, written again.
+    let bytes = std::fs::read(built().join("mcp_conformance.wasm")).unwrap();
+    std::fs::remove_file(user.work().join("notes.wasm")).unwrap();
+    user.file("notes.wasm", bytes);
+    let told = client.next();
+    assert_eq!(
+        (&told["method"], &told["params"]["uri"]),
+        (
+            &json!("notifications/resources/updated"),
+            &json!("test://template/7/data")
+        )
+    );
+    client.finish();
+}
+
+#[test]
+fn hooks_run_around_the_read_of_a_resource() {
+    let user = user();
+    let hook = built().join("unruly_hook.wasm");
+    user.configure(&format!("[hooks.h]\ncomponent = {hook:?}\n"));
+    let mut client = Client::session(&user, &["--tool", "notes.wasm"]);
+    assert!(read(&mut client, "test://static-text")["result"].is_object());
+    assert!(get(&mut client, "test_simple_prompt", json!({}))["result"].is_object());
+    let told = client.finish().stderr;
+    for name in ["read_resource_of_notes", "get_prompt_of_notes"] {
+        let ran = format!("after {name}: asked ``, error none, has a receipt true");
+        assert!(told.contains(&ran), "{told}");
+    }
 }

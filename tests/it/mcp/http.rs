@@ -54,7 +54,11 @@ impl Host {
     fn send(&self, message: &Value, token: Option<&str>) -> TcpStream {
         let body = message.to_string();
         let method = message["method"].as_str().unwrap();
-        let name = message["params"]["name"].as_str().unwrap_or_default();
+        let params = &message["params"];
+        let name = [&params["name"], &params["uri"]]
+            .into_iter()
+            .find_map(Value::as_str);
+        let name = name.unwrap_or_default();
         let authorization = token.map_or(String::new(), |token| {
             format!("authorization: Bearer {token}\r\n")
         });
@@ -73,8 +77,17 @@ impl Host {
 
     /// Calls a tool, and returns the status and the answer.
     pub(super) fn call(&self, tool: &str, arguments: Value, token: Option<&str>) -> (u16, Value) {
+        self.exchange(&call(tool, arguments), token)
+    }
+
+    /// Sends a request, and returns the answer.
+    pub(super) fn ask(&self, method: &str, params: Value) -> Value {
+        self.exchange(&request(method, params), None).1
+    }
+
+    fn exchange(&self, message: &Value, token: Option<&str>) -> (u16, Value) {
         let mut answer = String::new();
-        let mut stream = self.send(&call(tool, arguments), token);
+        let mut stream = self.send(message, token);
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer
             .split_once("\r\n\r\n")
@@ -111,12 +124,15 @@ impl Host {
 }
 
 fn call(tool: &str, arguments: Value) -> Value {
-    let meta = json!({
+    request("tools/call", json!({"name": tool, "arguments": arguments}))
+}
+
+fn request(method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
-    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod attaching;
 mod boxed;
 mod configured;
 mod context;
+mod directories;
 mod hooks;
 mod http;
 mod install;

@@ -1,4 +1,5 @@
 //! The `files` tools: list, read, search, write, edit, move, copy and delete files below the directories that the policy grants.
+//! They can also be read as resources.
 
 mod delete;
 mod edit;
@@ -8,6 +9,7 @@ mod media;
 mod read;
 mod relocate;
 mod replace;
+mod resources;
 mod search;
 mod walk;
 mod write;
@@ -31,3 +33,5 @@ toolcell_sdk::export!(
     files_make_directory,
     files_delete
 );
+
+toolcell_sdk::export_resources!(resources::Files);

@@ -1,4 +1,4 @@
-//! Detection of binary file types by their first bytes.
+//! Media types of files, by their first bytes and by their names.
 
 /// Media type, and true if models accept it as a picture.
 pub(crate) fn sniff(start: &[u8]) -> (&'static str, bool) {
@@ -40,9 +40,61 @@ pub(crate) fn sniff(start: &[u8]) -> (&'static str, bool) {
         })
 }
 
+/// Media type by the ending of a name; `None` if it is unknown.
+pub(crate) fn of_name(name: &str) -> Option<&'static str> {
+    const KNOWN: &[(&[&str], &str)] = &[
+        (&["txt", "log", "text"], "text/plain"),
+        (&["md", "markdown"], "text/markdown"),
+        (&["html", "htm"], "text/html"),
+        (&["css"], "text/css"),
+        (&["csv"], "text/csv"),
+        (&["tsv"], "text/tab-separated-values"),
+        (&["js", "mjs"], "text/javascript"),
+        (&["json"], "application/json"),
+        (&["xml"], "application/xml"),
+        (&["yaml", "yml"], "application/yaml"),
+        (&["toml"], "application/toml"),
+        (&["svg"], "image/svg+xml"),
+        (&["png"], "image/png"),
+        (&["jpg", "jpeg"], "image/jpeg"),
+        (&["gif"], "image/gif"),
+        (&["webp"], "image/webp"),
+        (&["pdf"], "application/pdf"),
+        (&["zip"], "application/zip"),
+        (&["gz"], "application/gzip"),
+        (&["wasm"], "application/wasm"),
+        (&["mp3"], "audio/mpeg"),
+        (&["wav"], "audio/wav"),
+        (&["ogg"], "audio/ogg"),
+        (&["mp4"], "video/mp4"),
+        (
+            &[
+                "rs", "py", "ts", "tsx", "jsx", "go", "c", "h", "cpp", "hpp", "java", "rb", "sh", "zig",
+                "sql", "ini", "cfg", "wit", "wat",
+            ],
+            "text/plain",
+        ),
+    ];
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let (_, ending) = name.rsplit_once('.')?;
+    let ending = ending.to_ascii_lowercase();
+    let mut all = KNOWN.iter();
+    all.find(|(endings, _)| endings.contains(&ending.as_str()))
+        .map(|(_, media_type)| *media_type)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_tell_the_media_type() {
+        assert_eq!(of_name("/a.b/README.MD"), Some("text/markdown"));
+        assert_eq!(of_name("a.tar.gz"), Some("application/gzip"));
+        for unknown in ["/a.md/b", "Makefile", "x.", "x.unknown"] {
+            assert_eq!(of_name(unknown), None, "{unknown}");
+        }
+    }
 
     #[test]
     fn pictures_are_detected_by_their_first_bytes() {

@@ -13,12 +13,12 @@ use toolcell_core::{
 };
 
 use crate::message::{self, RequestId, RpcError};
-use crate::server::connection::SessionState;
 use crate::server::context::Form;
 use crate::server::in_flight::Ticket;
 use crate::server::outbox::{Message, Outbox, Reply};
 use crate::server::question::{self, Subject};
 use crate::server::result::Unsent;
+use crate::server::session::SessionState;
 use crate::server::state::ServerState;
 use crate::version::Version;
 

@@ -44,6 +44,8 @@ pub struct Offered {
     pub resources: Vec<(String, Resources)>,
     /// Prompts.
     pub prompts: Vec<(String, Prompts)>,
+    /// True if [`Server::updated`](super::Server::updated) is called when resources change, so that clients can follow them.
+    pub tells_updates: bool,
 }
 
 impl<T: IntoIterator<Item = Arc<dyn Tool>>> From<T> for Offered {
@@ -72,7 +74,7 @@ impl Catalog {
                 return Err(Duplicate::Tool(name));
             }
         }
-        let mut context = ContextCatalog::default();
+        let mut context = ContextCatalog::new(offered.tells_updates);
         for (source, resources) in offered.resources {
             context.add_resources(&source, resources)?;
         }
@@ -95,6 +97,9 @@ impl Catalog {
                 capabilities[name] = json!({ "listChanged": true });
                 capabilities["completions"] = json!({});
             }
+        }
+        if self.context.tells_updates() {
+            capabilities["resources"]["subscribe"] = true.into();
         }
         capabilities
     }

@@ -1,11 +1,11 @@
 //! Connection of one client: dispatch of its requests.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncRead;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::ToolCall;
@@ -15,12 +15,11 @@ use crate::message::{self, Incoming, Request, RequestId, RpcError, excerpt};
 use crate::server::call::{Asks, Call, Scope, Severity};
 use crate::server::catalog::cacheable;
 use crate::server::context::ContextCall;
-use crate::server::in_flight::{
-    Full, InFlight, Load, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Ticket, memory_of_call,
-};
+use crate::server::in_flight::{Full, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Ticket, memory_of_call};
 use crate::server::listeners::{self, Listening, Subscription};
 use crate::server::outbox::{Outbox, Reply};
-use crate::server::question::{self, Asked};
+use crate::server::question;
+use crate::server::session::{Session, SessionState};
 use crate::server::state::ServerState;
 use crate::version::Version;
 
@@ -36,21 +35,6 @@ pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersi
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
-/// Session of a client, or a request without one. It outlives its connections over HTTP.
-pub(crate) struct SessionState {
-    /// Result of `initialize`; `None` before, and for clients that state the version in each request.
-    session: Mutex<Option<Session>>,
-    /// True if each request states its version.
-    is_stateless: bool,
-    in_flight: Arc<InFlight>,
-    running: Arc<Semaphore>,
-    batches: Arc<Semaphore>,
-    /// Questions that wait for an answer of the client.
-    pub(crate) asked: Asked,
-    /// Permit of the stream for notifications that belong to no request: a session has one.
-    pub(crate) stream: Arc<Semaphore>,
-}
-
 /// Exchange of messages with one client: all of those on a stream, or a request over HTTP.
 pub(crate) struct Connection {
     server: Arc<ServerState>,
@@ -61,52 +45,6 @@ pub(crate) struct Connection {
     ended: CancellationToken,
     /// Held by a session on a stream, which is told when the tools change.
     listening: OnceLock<Listening>,
-}
-
-/// Result of the negotiation with a client of a version before 2026-07-28.
-#[derive(Clone, Copy)]
-struct Session {
-    version: Version,
-    log: Option<Severity>,
-    /// True if the client can ask its user.
-    asks: bool,
-}
-
-impl SessionState {
-    /// Creates the state of a session whose calls count in `load` and need a permit of `running`.
-    pub(crate) fn new(load: Arc<Load>, running: Arc<Semaphore>, is_stateless: bool) -> Arc<Self> {
-        Arc::new(Self {
-            session: Mutex::default(),
-            is_stateless,
-            in_flight: Arc::new(InFlight::within(load)),
-            running,
-            batches: Arc::new(Semaphore::new(MAX_BATCHES)),
-            asked: Asked::default(),
-            stream: Arc::new(Semaphore::new(1)),
-        })
-    }
-
-    /// Version of the session; `None` before `initialize`.
-    pub(crate) fn version(&self) -> Option<Version> {
-        self.session().map(|session| session.version)
-    }
-
-    /// Begins a session without a negotiation, for requests outside of the protocol.
-    pub(crate) fn begin_plain(&self) {
-        self.set(Session {
-            version: Version::NEWEST_WITH_SESSION,
-            log: None,
-            asks: false,
-        });
-    }
-
-    fn session(&self) -> Option<Session> {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, session: Session) {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
-    }
 }
 
 impl Connection {
@@ -284,6 +222,12 @@ impl Connection {
                 self.state.set(Session { log, ..session });
                 Map::new()
             }
+            ("resources/subscribe" | "resources/unsubscribe", Some(_))
+                if !is_stateless && self.server.catalog().context.tells_updates() =>
+            {
+                self.follow(method, params)?;
+                Map::new()
+            }
             _ => {
                 let catalog = self.server.catalog();
                 let page = catalog.context.page(method, params.get("cursor"), scope.version);
@@ -313,7 +257,11 @@ impl Connection {
             asks,
         });
         if self.outbox.is_only() {
-            let listen = || self.server.listeners.add_session(self.outbox.clone());
+            let listen = || {
+                self.server
+                    .listeners
+                    .add_session(self.outbox.clone(), self.state.followed.clone())
+            };
             self.listening.get_or_init(listen);
         }
         let mut result = json!({
@@ -325,6 +273,19 @@ impl Connection {
             result["instructions"] = instructions.as_str().into();
         }
         Ok(result)
+    }
+
+    /// Follows a resource, or does so no more.
+    fn follow(&self, method: &str, params: &Map<String, Value>) -> Result<(), RpcError> {
+        let Some(uri) = params.get("uri").and_then(Value::as_str) else {
+            return Err(RpcError::invalid_params("`uri` is not a string"));
+        };
+        if method == "resources/unsubscribe" {
+            self.state.followed.remove(uri);
+            return Ok(());
+        }
+        self.server.catalog().context.check_followable(uri)?;
+        self.state.followed.add(uri)
     }
 
     fn discover(&self) -> Map<String, Value> {
@@ -438,7 +399,7 @@ impl Connection {
         if !self.scope(params)?.version.is_stateless() {
             return Err(RpcError::unknown_method(listeners::METHOD));
         }
-        let lists = listeners::wanted(params, &self.server.catalog())?;
+        let wanted = listeners::wanted(params, &self.server.catalog())?;
         if !self.outbox.carries_requests() {
             let error = "a subscription is answered with `text/event-stream`";
             return Err(RpcError::invalid_request(error));
@@ -447,7 +408,7 @@ impl Connection {
             ticket: self.begin(id, memory_of_call(id, None, &Map::new()))?,
             server: self.server.clone(),
             outbox: self.outbox.clone(),
-            lists,
+            wanted,
         })
     }
 }

@@ -10,6 +10,7 @@ mod listeners;
 mod outbox;
 mod question;
 mod result;
+mod session;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -26,8 +27,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lines::Lines;
 use catalog::Catalog;
-use connection::{Connection, SessionState};
+use connection::Connection;
 use outbox::Outbox;
+use session::SessionState;
 use state::ServerState;
 
 pub use call::{LOG_KEY, MAX_RUNNING};
@@ -35,6 +37,7 @@ pub use catalog::{Duplicate, Offered, PAGE_TOOLS};
 pub use connection::{MAX_BATCH, MAX_BATCHES};
 pub use context::{MAX_COMPLETIONS, PAGE_CONTEXT};
 pub use in_flight::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
+pub use listeners::MAX_FOLLOWED;
 pub use outbox::{BATCH_PART_BYTES, MAX_STALL, MAX_UNREAD_BYTES, MAX_UNREAD_WITH_NOTIFICATION};
 pub use question::{MAX_QUESTIONS, QUESTION_TIME};
 pub use result::RECEIPT_KEY;
@@ -74,6 +77,12 @@ impl Server {
     pub fn replace(&self, offered: impl Into<Offered>) -> Result<(), Duplicate> {
         self.0.replace(Catalog::new(offered.into())?);
         Ok(())
+    }
+
+    /// Tells clients which of the resources that they follow have changed. `is_updated` gets the name of the source of a resource,
+    /// if it is still offered, and its URI.
+    pub fn updated(&self, is_updated: impl Fn(Option<&str>, &str) -> bool) {
+        self.0.updated(is_updated);
     }
 
     /// Serves one client: one JSON message on each line, in both directions. Returns at the end of the input, when the

@@ -90,6 +90,14 @@ impl ServerState {
         }
     }
 
+    /// Tells the clients that follow them which resources have changed. `is_updated` gets the source of a resource, if it is still
+    /// offered, and its URI.
+    pub(crate) fn updated(&self, is_updated: impl Fn(Option<&str>, &str) -> bool) {
+        let catalog = self.catalog();
+        self.listeners
+            .tell_updated(|uri| is_updated(catalog.context.source_of(uri), uri));
+    }
+
     /// Returns the identifier of the next call, unique in the life of the server. The identifiers of clients are not.
     pub(crate) fn next_call(&self) -> String {
         format!("call-{}", self.calls.fetch_add(1, Ordering::Relaxed) + 1)

@@ -1278,8 +1278,8 @@ pub mod exports {
                 pub trait Guest {
                     /// Lists the resources of this component.
                     ///
-                    /// The host calls this when it loads the component, as it calls
-                    /// `tools.definitions`: with nothing granted and little fuel.
+                    /// The host calls this when it begins to offer them, and may call it again.
+                    /// As at `tools.definitions`, nothing is granted, and there is little fuel.
                     #[allow(async_fn_in_trait)]
                     fn list() -> Listing;
                     /// Reads a resource, in a separate instance under the policy of the

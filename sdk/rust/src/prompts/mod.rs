@@ -35,7 +35,7 @@ pub type Arguments = BTreeMap<String, String>;
 
 /// Prompts of a component, exported with [`export_prompts!`](crate::export_prompts).
 pub trait Prompts {
-    /// Returns their descriptions. The host calls this when it loads the component, with nothing granted.
+    /// Returns their descriptions. The host calls this when it begins to offer them, with nothing granted.
     fn list() -> Vec<Prompt>;
 
     /// Returns the messages of a prompt, in an instance of its own and with what the policy grants. The arguments are those that its

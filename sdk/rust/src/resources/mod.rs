@@ -38,7 +38,7 @@ use crate::{Context, Output, Result};
 
 /// Resources of a component, exported with [`export_resources!`](crate::export_resources).
 pub trait Resources {
-    /// Returns the resources with a known URI. The host calls this when it loads the component, with nothing granted.
+    /// Returns the resources with a known URI. The host calls this when it begins to offer them, with nothing granted.
     fn list() -> Vec<Resource>;
 
     /// Returns the families of resources, as [`list`](Self::list).

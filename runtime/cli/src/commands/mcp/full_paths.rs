@@ -13,7 +13,7 @@ use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
 /// Flags of `toolcell mcp serve` whose values have a path.
-const FLAGS: [&str; 3] = ["--tool", "--grant", "--scratch"];
+const FLAGS: [&str; 4] = ["--tool", "--grant", "--scratch", "--resources"];
 
 /// Returns the arguments of `toolcell mcp serve`, which its parser accepted, with all paths in full.
 ///
@@ -41,6 +41,8 @@ pub(super) fn in_full(
         let full = match flag {
             "--tool" => tool(value, settings, environment)?,
             "--grant" => grant(value, environment)?,
+            // The home directory is written as it is in a grant.
+            "--resources" if value.starts_with('~') => value.to_owned(),
             _ => path(Path::new(value), environment)?,
         };
         match joined {
@@ -145,6 +147,8 @@ mod tests {
                 &["--scratch", "s", "--locked"],
                 vec!["--scratch", "{}/s", "--locked"],
             ),
+            (&["--resources", "notes"], vec!["--resources", "{}/notes"]),
+            (&["--resources=~/a"], vec!["--resources=~/a"]),
             (&["--limit", "wall=1s"], vec!["--limit", "wall=1s"]),
         ] {
             let arguments: Vec<String> = value.iter().map(|word| (*word).to_owned()).collect();

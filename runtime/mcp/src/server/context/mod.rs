@@ -31,6 +31,7 @@ pub(crate) struct ContextCatalog {
     resources: BTreeMap<String, Entry<ResourceSpec>>,
     templates: BTreeMap<String, Entry<ResourceTemplate>>,
     prompts: BTreeMap<String, Entry<PromptSpec>>,
+    tells_updates: bool,
 }
 
 /// Description, with what reads it and the name of its source.
@@ -38,6 +39,23 @@ struct Entry<T> {
     spec: T,
     tool: Arc<dyn Tool>,
     source: String,
+}
+
+/// What reads a resource, and its source.
+struct Found<'a> {
+    tool: &'a Arc<dyn Tool>,
+    media_type: &'a Option<String>,
+    source: &'a str,
+}
+
+impl<'a> Found<'a> {
+    fn of<T>(entry: &'a Entry<T>, media_type: &'a Option<String>) -> Self {
+        Self {
+            tool: &entry.tool,
+            media_type,
+            source: &entry.source,
+        }
+    }
 }
 
 /// Call that reads a resource or gets a prompt, and the form of its answer.
@@ -48,6 +66,14 @@ pub(crate) struct ContextCall {
 }
 
 impl ContextCatalog {
+    /// Creates an empty one. `tells_updates` is true if clients are told when resources change.
+    pub(crate) fn new(tells_updates: bool) -> Self {
+        Self {
+            tells_updates,
+            ..Self::default()
+        }
+    }
+
     /// Adds the resources of a source.
     pub(crate) fn add_resources(&mut self, source: &str, resources: Resources) -> Result<(), Duplicate> {
         let Resources {
@@ -87,6 +113,43 @@ impl ContextCatalog {
     /// True if there are resources or templates.
     pub(crate) fn has_resources(&self) -> bool {
         !self.resources.is_empty() || !self.templates.is_empty()
+    }
+
+    /// True if clients can follow resources.
+    pub(crate) fn tells_updates(&self) -> bool {
+        self.tells_updates && self.has_resources()
+    }
+
+    /// True if a client can follow this resource.
+    pub(crate) fn is_followable(&self, uri: &str) -> bool {
+        self.tells_updates && self.find(uri).is_some()
+    }
+
+    /// Returns the name of the source of a resource; `None` if it is not offered.
+    pub(crate) fn source_of(&self, uri: &str) -> Option<&str> {
+        self.find(uri).map(|found| found.source)
+    }
+
+    /// Finds a resource that is listed or fits a template.
+    fn find(&self, uri: &str) -> Option<Found<'_>> {
+        if let Some(listed) = self.resources.get(uri) {
+            return Some(Found::of(listed, &listed.spec.media_type));
+        }
+        // Compared with each template: one that is too long fits none.
+        let mut templates = self.templates.values().filter(|_| uri.len() <= MAX_URI);
+        let family = templates.find(|entry| entry.spec.template.matches(uri))?;
+        Some(Found::of(family, &family.spec.media_type))
+    }
+
+    /// Checks that a client of a session can follow a resource.
+    ///
+    /// # Errors
+    /// Fails if there is no such resource.
+    pub(crate) fn check_followable(&self, uri: &str) -> Result<(), RpcError> {
+        match self.is_followable(uri) {
+            true => Ok(()),
+            false => Err(not_found(uri, false)),
+        }
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
@@ -142,22 +205,15 @@ impl ContextCatalog {
         let Some(uri) = params.get("uri").and_then(Value::as_str) else {
             return Err(RpcError::invalid_params("`uri` is not a string"));
         };
-        let listed = (self.resources.get(uri)).map(|entry| (&entry.tool, &entry.spec.media_type));
-        let found = listed.or_else(|| {
-            // Compared with each template: one that is too long fits none.
-            let mut templates = self.templates.values().filter(|_| uri.len() <= MAX_URI);
-            let family = templates.find(|entry| entry.spec.template.matches(uri))?;
-            Some((&family.tool, &family.spec.media_type))
-        });
-        let (tool, media_type) = found.ok_or_else(|| not_found(uri, is_stateless))?;
+        let found = self.find(uri).ok_or_else(|| not_found(uri, is_stateless))?;
         let mut arguments = Map::new();
         arguments.insert(URI_ARGUMENT.into(), uri.into());
         Ok(ContextCall {
-            tool: tool.clone(),
+            tool: found.tool.clone(),
             arguments,
             form: Form::Resource {
                 uri: uri.to_owned(),
-                media_type: media_type.clone(),
+                media_type: found.media_type.clone(),
             },
         })
     }

@@ -1,5 +1,7 @@
 //! Conversations about resources and prompts.
 
+mod following;
+
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -126,6 +128,14 @@ fn offered(uris: &[&str], prompts: Vec<PromptSpec>) -> Offered {
     }
 }
 
+/// Resources of which clients are told when they change.
+fn followed(uris: &[&str]) -> Offered {
+    Offered {
+        tells_updates: true,
+        ..offered(uris, Vec::new())
+    }
+}
+
 /// A client in a session, to which this is offered.
 async fn session(offered: Offered) -> Client {
     let mut client = Client::with(Vec::new(), Arc::new(Semaphore::new(0)));
@@ -152,6 +162,20 @@ async fn capabilities_name_only_what_is_offered() {
                 ..offered(&["a:text"], Vec::new())
             },
             json!({"resources": {"listChanged": true}, "completions": {}}),
+        ),
+        (
+            Offered {
+                prompts: Vec::new(),
+                ..followed(&["a:text"])
+            },
+            json!({"resources": {"listChanged": true, "subscribe": true}, "completions": {}}),
+        ),
+        (
+            Offered {
+                tells_updates: true,
+                ..Offered::default()
+            },
+            json!({}),
         ),
     ] {
         let mut client = Client::with(Vec::new(), Arc::new(Semaphore::new(0)));

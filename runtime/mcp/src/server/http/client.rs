@@ -9,9 +9,9 @@ use super::sessions::Sessions;
 use crate::message::{Incoming, RpcError};
 use crate::server::Server;
 use crate::server::call::MAX_RUNNING;
-use crate::server::connection::SessionState;
 use crate::server::in_flight::{Load, MAX_IN_FLIGHT_BYTES};
 use crate::server::outbox::MAX_UNREAD_BYTES;
+use crate::server::session::SessionState;
 
 /// Maximum number of requests of a client that are not answered, including streams. Beyond it the status is 429.
 pub const MAX_REQUESTS: usize = 128;

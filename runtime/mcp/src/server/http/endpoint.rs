@@ -283,7 +283,7 @@ impl Endpoint {
         let places = self.places(client)?;
         let (outbox, unwritten) = Outbox::within(client.unread.clone(), true);
         let listeners = client.server.0.listeners.clone();
-        let listening = listeners.add_session(outbox.clone());
+        let listening = listeners.add_session(outbox.clone(), session.state.followed.clone());
         let (stopped, closed) = (self.stopped.clone(), peer.closed());
         tokio::spawn(async move {
             tokio::select! {

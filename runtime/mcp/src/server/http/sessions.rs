@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::connection::SessionState;
+use crate::server::session::SessionState;
 
 /// Maximum number of sessions of a client. The one that was not used for the longest time ends for a further one.
 pub const MAX_SESSIONS: usize = 256;

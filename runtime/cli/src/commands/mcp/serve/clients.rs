@@ -68,6 +68,13 @@ impl<'a> Clients<'a> {
         Ok(())
     }
 
+    /// Tells all clients which of the resources that they follow have changed: those of a source, or of a URI.
+    pub(super) fn updated(&self, is_updated: impl Fn(Option<&str>, &str) -> bool) {
+        for client in &*lock(&self.clients) {
+            client.server.updated(&is_updated);
+        }
+    }
+
     /// Ends the logs of all clients, and what the tools need.
     pub(super) async fn end(self) {
         for client in &*lock(&self.clients) {

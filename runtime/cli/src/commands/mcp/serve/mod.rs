@@ -2,6 +2,7 @@
 
 mod call_log;
 mod clients;
+mod directories;
 mod http;
 mod mounted;
 mod oauth;
@@ -12,6 +13,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use self::clients::Clients;
+use self::directories::Directories;
 use self::http::Http;
 pub(in crate::commands) use self::http::{ClientToken, read_tokens};
 pub(in crate::commands) use self::mounted::Mounted;
@@ -49,6 +51,10 @@ pub(crate) struct Serve {
     /// Serve only this component: a name or a `.wasm` file (repeatable). Defaults to all built-in and configured ones.
     #[arg(long = "tool", value_name = "NAME|FILE")]
     tools: Vec<String>,
+
+    /// Offer the files below this directory as resources, read-only (repeatable).
+    #[arg(long, value_name = "DIR", conflicts_with = "agent")]
+    resources: Vec<String>,
 
     /// Serve an agent of `[agents]` as the only tool: a client gives it a task, and gets its answer.
     #[arg(long, value_name = "NAME", conflicts_with = "tools")]
@@ -149,7 +155,9 @@ impl Serve {
         }
         let loader = ComponentLoader::open(environment, settings, console)?;
         let wanted = selection::choose(&loader, &self.tools, console).await?;
-        let (reload, offer) = Reload::begin(loader, wanted, self.locked, console).await?;
+        let directories = Directories::new(&self.resources, settings, environment)?;
+        let begun = Reload::begin(loader, wanted, directories, self.locked, console);
+        let (reload, offer) = Box::pin(begun).await?;
         Ok((offer, Some(reload)))
     }
 }

@@ -44,7 +44,7 @@ impl<'a> Mounted<'a> {
             _ => selection::choose(&loader, &components, console).await?,
         };
         let hooks = loader.hooks().await?;
-        let (offer, _) = Offer::components(&loader, &wanted, &hooks, locked).await?;
+        let (offer, _) = Offer::components(&loader, &wanted, None, &hooks, locked).await?;
         let clients = Clients::new(offer, settings, environment, console);
         let mut offers = Vec::new();
         for (token, own) in tokens {
@@ -52,7 +52,7 @@ impl<'a> Mounted<'a> {
                 Some(environment) => {
                     let loader = ComponentLoader::open(environment, settings, console)?;
                     let hooks = loader.hooks().await?;
-                    Some(Offer::components(&loader, &wanted, &hooks, locked).await?.0)
+                    Some(Offer::components(&loader, &wanted, None, &hooks, locked).await?.0)
                 }
                 None => None,
             };

@@ -10,13 +10,14 @@ use toolcell_core::event::{DataFlow, EventSink};
 use toolcell_core::suggest::nearest;
 use toolcell_mcp::Offered;
 
+use super::directories::{Directories, Listing, Reader};
 use crate::agent::{call_limit, setup};
 use crate::approval::terminal::Known;
 use crate::approval::{project_rules, terminal};
 use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::components::{data_flow, lock, selection, tool_lint};
 use crate::config::user_files::user_file_shown;
-use crate::config::{Settings, ToolSettings};
+use crate::config::{ComponentSource, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::servers::Servers;
@@ -43,6 +44,8 @@ pub(super) struct Offer {
     servers: Servers,
     /// Name of the agent, and whether its tools are compared with the lock file.
     agent: Option<(String, bool)>,
+    /// What lists the directories that are offered, and their files.
+    pub(super) directories: Option<(Reader, Listing)>,
 }
 
 impl Offer {
@@ -50,13 +53,26 @@ impl Offer {
     pub(super) async fn components(
         loader: &ComponentLoader<'_>,
         wanted: &[ToolSettings],
+        directories: Option<&Directories>,
         hooks: &[LoadedHook],
         is_locked: bool,
     ) -> Result<(Self, Findings), Failure> {
         let (settings, environment) = (loader.settings, loader.environment);
         let mut loaded = selection::load_all(loader, wanted).await?;
         for component in &mut loaded {
-            loader.add_context(component).await?;
+            // Files are offered as resources only where the user says so.
+            if matches!(component.settings.component, ComponentSource::File(_)) {
+                loader.add_context(component).await?;
+            }
+        }
+        let components = loaded.len();
+        let mut listed = None;
+        if let Some(directories) = directories {
+            let (directory, reader, listing) = directories.load(loader).await?;
+            loaded.push(directory);
+            listed = Some((reader, listing));
+        }
+        for component in &mut loaded {
             call_limit::apply(&mut component.tools, environment);
             let context = &mut component.context;
             let reader = context
@@ -71,7 +87,8 @@ impl Offer {
         check_names(&loaded)?;
         let findings = tool_lint::among(&loaded);
         if is_locked {
-            lock::check(&loaded, Some(hooks), environment)?;
+            // Directories are no component of the user.
+            lock::check(&loaded[..components], Some(hooks), environment)?;
         }
         let mut approvals = terminal::rules(settings, environment);
         let of_projects = project_rules::of(&loaded, &approvals.rules);
@@ -83,6 +100,7 @@ impl Offer {
                 tools: loaded.iter().flat_map(|loaded| loaded.tools.clone()).collect(),
                 resources: named(&loaded, |loaded| loaded.context.resources.clone()),
                 prompts: named(&loaded, |loaded| loaded.context.prompts.clone()),
+                tells_updates: false,
             },
             flows: flows.into_iter().collect(),
             approvals,
@@ -90,6 +108,7 @@ impl Offer {
             hooks: client_hooks(hooks)?,
             servers: Servers::default(),
             agent: None,
+            directories: listed,
             loaded,
         };
         let findings = if is_locked { Findings::new() } else { findings };
@@ -133,6 +152,7 @@ impl Offer {
             hooks: None,
             servers: sole.servers,
             agent: Some((name.to_owned(), is_locked)),
+            directories: None,
             loaded: sole.loaded,
         })
     }
@@ -179,6 +199,12 @@ impl Offer {
             *tool = guarded;
         }
         offered
+    }
+
+    /// Says that [`Clients`](super::clients::Clients) are told when resources change.
+    pub(super) fn tells_updates(mut self) -> Self {
+        self.offered.tells_updates = true;
+        self
     }
 
     /// Ends the MCP servers of an agent.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::clients::Clients;
+use super::directories::{Directories, Listing, Reader};
 use super::offer::{Findings, Offer};
 use crate::components::loader::{ComponentLoader, LoadedHook};
 use crate::components::{lock, tool_lint};
@@ -18,6 +19,9 @@ use crate::ui::terminal::text;
 /// completely then.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Number of these looks between two at the directories whose files are offered: 2 s. Each lists them, in a cell.
+const LOOKS_FOR_DIRECTORIES: u32 = 4;
+
 /// Maximum number of messages about changes that are printed. A client that does not read standard error must not block
 /// calls when the pipe is full.
 const MAX_TOLD: usize = 256;
@@ -26,6 +30,9 @@ const MAX_TOLD: usize = 256;
 pub(super) struct Reload<'a> {
     loader: ComponentLoader<'a>,
     wanted: Vec<ToolSettings>,
+    directories: Option<Directories>,
+    /// What lists the directories, and their files at the last look.
+    listed: Option<(Reader, Listing)>,
     /// Hooks, which stay as they are.
     hooks: Vec<LoadedHook>,
     files: Vec<Watched>,
@@ -99,6 +106,7 @@ impl<'a> Reload<'a> {
     pub(super) async fn begin(
         loader: ComponentLoader<'a>,
         wanted: Vec<ToolSettings>,
+        directories: Option<Directories>,
         is_locked: bool,
         console: &'a Console,
     ) -> Result<(Self, Offer), Failure> {
@@ -112,14 +120,25 @@ impl<'a> Reload<'a> {
         let files = files.collect();
         let lock = Watched::new(loader.environment.cwd.join(lock::FILE), 0);
         let hooks = loader.hooks().await?;
-        let (offer, findings) = Offer::components(&loader, &wanted, &hooks, is_locked).await?;
+        let (offer, findings) =
+            Offer::components(&loader, &wanted, directories.as_ref(), &hooks, is_locked).await?;
+        let mut offer = offer.tells_updates();
         tool_lint::warn(
             findings.iter().map(|(name, found)| (name.as_str(), &found[..])),
             console,
         );
+        let listed = offer.directories.take();
+        for shown in listed.iter().flat_map(|(_, listing)| &listing.incomplete) {
+            console.note(text!(
+                "not all files of `{}` are in the list of resources; clients can read the others by their URIs",
+                shown
+            ));
+        }
         let reload = Self {
             loader,
             wanted,
+            directories,
+            listed,
             hooks,
             files,
             lock,
@@ -132,8 +151,13 @@ impl<'a> Reload<'a> {
 
     /// Loads components again whenever their files change.
     pub(super) async fn watch(&mut self, clients: &Clients<'_>) -> Infallible {
+        let mut looks = 0_u32;
         loop {
             tokio::time::sleep(LOOK).await;
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS_FOR_DIRECTORIES) {
+                self.look_at_directories(clients).await;
+            }
             let is_unlocked = self.lock.has_changed();
             let files = self.files.iter_mut().enumerate();
             let changed: Vec<usize> = files
@@ -167,6 +191,29 @@ impl<'a> Reload<'a> {
                     self.tell(&name, found);
                 }
             }
+        }
+    }
+
+    /// Lists the directories again, and tells clients what has changed. One that cannot be listed, such as while it is replaced,
+    /// stays as it was.
+    async fn look_at_directories(&mut self, clients: &Clients<'_>) {
+        let (Some(directories), Some((reader, known))) = (&self.directories, &self.listed) else {
+            return;
+        };
+        let Ok(now) = directories.list(reader).await else {
+            return;
+        };
+        if now == *known {
+            return;
+        }
+        let changes = directories.changes(known, &now);
+        // Loads nothing else: components whose files have changed are loaded by themselves.
+        if changes.is_of_list && self.replace(clients).await.is_err() {
+            return;
+        }
+        clients.updated(|_, uri| changes.uris.contains(uri));
+        if let Some((_, known)) = &mut self.listed {
+            *known = now;
         }
     }
 
@@ -204,18 +251,30 @@ impl<'a> Reload<'a> {
             .map(|settings| (settings, self.loader.exchange(settings, None)))
             .collect();
         let replaced = self.replace(clients).await;
-        if replaced.is_err() {
-            for (settings, old) in old {
-                self.loader.exchange(settings, old);
+        match &replaced {
+            Ok(_) => {
+                let is_of = |name: &str| old.iter().any(|(settings, _)| settings.name == name);
+                clients.updated(|source, _| source.is_some_and(is_of));
+            }
+            Err(_) => {
+                for (settings, old) in old {
+                    self.loader.exchange(settings, old);
+                }
             }
         }
         replaced
     }
 
     async fn replace(&self, clients: &Clients<'_>) -> Result<Findings, Failure> {
-        let (offer, findings) =
-            Offer::components(&self.loader, &self.wanted, &self.hooks, self.is_locked).await?;
-        let loaded = clients.replace(offer);
+        let offer = Offer::components(
+            &self.loader,
+            &self.wanted,
+            self.directories.as_ref(),
+            &self.hooks,
+            self.is_locked,
+        );
+        let (offer, findings) = Box::pin(offer).await?;
+        let loaded = clients.replace(offer.tells_updates());
         loaded.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
         Ok(findings)
     }

@@ -1,6 +1,9 @@
 //! Tools that are replaced while clients listen.
 
 use super::*;
+use toolcell_core::{ResourceSpec, Resources};
+
+use crate::server::Offered;
 use crate::server::testing::{Does, tool};
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -118,4 +121,48 @@ async fn session_over_http_has_one_stream_of_changes() {
     assert_eq!(refused.status, 406);
     idle().await;
     assert!(host.server.0.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_over_http_is_told_of_resources_on_its_stream() {
+    let host = Host::start();
+    let spec = ResourceSpec {
+        uri: "a:1".into(),
+        name: "n".into(),
+        title: None,
+        description: None,
+        media_type: None,
+        size: None,
+    };
+    let resources = Resources {
+        resources: vec![spec],
+        templates: Vec::new(),
+        reader: tool("read", Does::Echo, &host.gate),
+    };
+    let offered = Offered {
+        resources: vec![("source".into(), resources)],
+        tells_updates: true,
+        ..Offered::default()
+    };
+    host.offered.replace(offered).unwrap();
+    let id = host.session("2025-11-25").await;
+    let own = [("mcp-session-id", id.as_str())];
+    let follow = request(1, "resources/subscribe", json!({"uri": "a:1"}));
+    let begun = host.post(&own, follow).await;
+    assert_eq!(begun.status, 200);
+    let mut body = host.stream("GET", &own, Vec::new()).await.into_body();
+    // Another session follows nothing.
+    let other = host.session("2025-11-25").await;
+    let other = [("mcp-session-id", other.as_str())];
+    let mut of_other = host.stream("GET", &other, Vec::new()).await.into_body();
+    idle().await;
+    host.offered.updated(|source, _| source == Some("source"));
+    let told = event(&mut body).await.unwrap();
+    let method = "notifications/resources/updated";
+    assert_eq!(
+        told,
+        json!({"jsonrpc": "2.0", "method": method, "params": {"uri": "a:1"}})
+    );
+    host.replace("one");
+    assert_eq!(event(&mut of_other).await.unwrap()["method"], CHANGED);
 }
