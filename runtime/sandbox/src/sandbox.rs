@@ -14,7 +14,7 @@ use wasmtime::component::Linker;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::loading::{Bytes, Source, shared_error};
-use crate::bindings::{HookProviderPre, ProviderPre, Role};
+use crate::bindings::{ProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
@@ -24,7 +24,7 @@ use crate::egress::{HostNetwork, Network, Transport};
 use crate::engine;
 use crate::error::{CacheError, EngineError, LoadError};
 use crate::files::FilePool;
-use crate::hook::{self, HookComponent, LoadedHook};
+use crate::hook::{self, HookComponent, LinkedHook, LoadedHook};
 use crate::load::cache::Cache;
 use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
@@ -370,7 +370,8 @@ impl Sandbox {
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };
-        let pre = HookProviderPre::new(found.linked).map_err(mismatch)?;
+        let exports = &found.base.identity.exports;
+        let pre = LinkedHook::new(found.linked, exports).map_err(mismatch)?;
         let known = shared.cache.as_ref().and_then(|cache| cache.hook(&found.entry));
         let (claims, is_known) = match known {
             Some(claims) => (claims, true),

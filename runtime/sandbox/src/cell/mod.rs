@@ -26,8 +26,7 @@ use toolcell_core::{KeyValueStore, Limit, Limits, Policy, Receipt, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::bindings::{
-    HookProvider, HookProviderPre, PromptProvider, PromptProviderPre, Provider, ProviderPre,
-    ResourceProvider, ResourceProviderPre,
+    PromptProvider, PromptProviderPre, Provider, ProviderPre, ResourceProvider, ResourceProviderPre,
 };
 use crate::cell::fuel::FuelCounter;
 use crate::cell::memory::{MemoryAccount, MemoryPool, OutOfMemory};
@@ -76,14 +75,6 @@ impl LinkedWorld for ProviderPre<CellState> {
     type Guest = Provider;
 
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Provider> {
-        self.instantiate_async(store).await
-    }
-}
-
-impl LinkedWorld for HookProviderPre<CellState> {
-    type Guest = HookProvider;
-
-    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
         self.instantiate_async(store).await
     }
 }
