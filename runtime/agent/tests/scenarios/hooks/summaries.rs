@@ -270,3 +270,20 @@ async fn w09_hook_ends_the_turn_at_a_summary() {
         assert_eq!(counted, is_asked, "the tokens of the summary are counted");
     }
 }
+
+#[tokio::test]
+async fn conversation_replaced_by_nothing_begins_with_the_user() {
+    let decides = Decides {
+        at: HookPoint::AfterSummary,
+        verdict: HookVerdict::Proceed,
+        messages: Some(Vec::new()),
+    };
+    let says = vec![
+        call("1", "t", &json!({})),
+        Say::Text("The summary."),
+        Say::Text("Done."),
+    ];
+    let (_, requests) = summarised(decides, says).await;
+    let first = requests.last().unwrap().messages.first();
+    assert!(first.is_some_and(|message| matches!(message.as_ref(), Message::User { .. })));
+}
