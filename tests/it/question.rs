@@ -465,6 +465,8 @@ fn fifth_invalid_answer_denies_call() {
         terminal.wait_for("1 call");
         assert_eq!(terminal.end(), Some(0));
         assert_eq!(wrote(&user), is_allowed, "{invalid}: {}", terminal.seen);
+        let is_told = terminal.seen.contains("the question was not answered");
+        assert_eq!(is_told, !is_allowed, "{}", terminal.seen);
     }
 }
 

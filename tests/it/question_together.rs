@@ -90,6 +90,20 @@ fn words_of_a_refusal_reach_the_call_they_are_for() {
 }
 
 #[test]
+fn refusal_with_digits_of_the_prompt_has_words_too() {
+    for answer in ["n# use d instead", "no, use d instead #"] {
+        let user = asked_about(&[("a", "1"), ("b", "2")]);
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 60);
+        terminal.wait_for("2 calls of this step").answer("x");
+        terminal.wait_for("not one of the answers").answer_with(answer);
+        assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+        assert_eq!(written(&user, &["a", "b"]), [false; 2]);
+        let words = "the user says about these 2 calls: use d instead";
+        assert!(terminal.seen.contains(words), "{}", terminal.seen);
+    }
+}
+
+#[test]
 fn calls_beyond_the_screen_are_not_approved_unseen() {
     let user = asked_about(&[("a", "1"), ("b", "2"), ("c", "3")]);
     let mut terminal = Terminal::start(&user, &RUN, "xterm", 80, 20);

@@ -16,7 +16,7 @@ mod bindings {
 mod hook_bindings {
     wasmtime::component::bindgen!({
         path: "wit",
-        world: "hook-provider",
+        world: "summary-hook-provider",
         exports: { default: async },
         require_store_data_send: true,
         // Both worlds share one `Content` type and one linker.
@@ -64,9 +64,8 @@ pub(crate) use bindings::exports::toolcell::tool::tools::{
 pub(crate) use bindings::toolcell::tool::types::{Blob, Content, Hints, Link};
 pub(crate) use bindings::toolcell::tool::{log, progress};
 pub(crate) use bindings::{Provider, ProviderPre};
-/// Types of the hook interface.
-pub(crate) use hook_bindings::exports::toolcell::tool::hooks;
-pub(crate) use hook_bindings::{HookProvider, HookProviderPre};
+/// Types of the interfaces of hooks. Each interface is looked up on its own, because not every hook exports both.
+pub(crate) use hook_bindings::exports::toolcell::tool::{hooks, summary_hooks};
 /// Types of the interface of prompts.
 pub(crate) use prompt_bindings::exports::toolcell::tool::prompts;
 pub(crate) use prompt_bindings::{PromptProvider, PromptProviderPre};
@@ -81,6 +80,8 @@ pub(crate) enum Role {
     Tools,
     /// Hook of a session.
     Hook,
+    /// Points of a hook around summaries, in addition to the others.
+    SummaryHook,
     /// Provider of resources, in addition to tools.
     Resources,
     /// Provider of prompts, in addition to tools.
@@ -93,6 +94,7 @@ impl Role {
         match self {
             Self::Tools => "toolcell:tool/tools",
             Self::Hook => "toolcell:tool/hooks",
+            Self::SummaryHook => "toolcell:tool/summary-hooks",
             Self::Resources => "toolcell:tool/resources",
             Self::Prompts => "toolcell:tool/prompts",
         }

@@ -14,7 +14,7 @@ use toolcell_core::KeyValueStore;
 
 use self::engines::Engines;
 use self::loading::{Bytes, Source, shared_error};
-use crate::bindings::{HookProviderPre, ProviderPre, Role};
+use crate::bindings::{ProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
 use crate::component::{Code, Component, Description, Digest, Loaded};
@@ -22,7 +22,7 @@ use crate::context::ContextExports;
 use crate::egress::{HostNetwork, Network, Transport};
 use crate::error::{CacheError, EngineError, LoadError};
 use crate::files::FilePool;
-use crate::hook::{self, HookComponent, LoadedHook};
+use crate::hook::{self, HookComponent, LinkedHook, LoadedHook};
 use crate::load::cache::Cache;
 use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
@@ -359,7 +359,8 @@ impl Sandbox {
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };
-        let pre = HookProviderPre::new(found.linked).map_err(mismatch)?;
+        let exports = &found.base.identity.exports;
+        let pre = LinkedHook::new(found.linked, exports).map_err(mismatch)?;
         let known = shared.cache.as_ref().and_then(|cache| cache.hook(&found.entry));
         let (claims, is_known) = match known {
             Some(claims) => (claims, true),

@@ -1,7 +1,9 @@
-//! Hook that follows instructions in the argument `text` of a call, such as `panic` or `say so`; used to test the
-//! isolation of hooks. The component also has a tool: a component can have both.
+//! Hook that follows instructions in the argument `text` of a call, such as `panic` or `say so`, and for summaries in the
+//! prompt; used to test the isolation of hooks. The component also has a tool: a component can have both.
 
-use toolcell_sdk::hook::{Call, CallReport, Failure, Hook, Prompt, Turn, TurnEnd, Verdict};
+use toolcell_sdk::hook::{
+    Call, CallReport, Failure, FinishedSummary, Hook, Message, PendingSummary, Prompt, Turn, TurnEnd, Verdict,
+};
 use toolcell_sdk::{Result, ToolError, hook, log, tool};
 
 struct Unruly;
@@ -65,6 +67,38 @@ impl Hook for Unruly {
             call.tool
         ));
         Ok(())
+    }
+
+    fn before_summary(summary: &mut PendingSummary, turn: &mut Turn) -> Result<Verdict> {
+        turn.notify(format!("before a summary of {} messages", summary.messages.len()));
+        match turn.get::<String>("asked").unwrap_or_default().as_str() {
+            "summarise the first" => summary.messages.truncate(1),
+            "summarise nothing" => summary.messages.clear(),
+            "no summary" => return Ok(Verdict::cancel("it is not wanted")),
+            "no turn with a summary" => return Ok(Verdict::abort("it is too long")),
+            _ => {}
+        }
+        Ok(Verdict::Proceed)
+    }
+
+    fn after_summary(summary: &mut FinishedSummary, turn: &mut Turn) -> Result<Verdict> {
+        match turn.get::<String>("asked").unwrap_or_default().as_str() {
+            "keep the first" => summary.messages.insert(0, summary.replaced.remove(0)),
+            "write it yourself" => {
+                summary.messages = vec![
+                    Message::user("By a hook:"),
+                    Message::assistant("nothing happened"),
+                ];
+            }
+            "keep all twice" => {
+                let all = summary.messages.clone();
+                summary.messages.extend(all);
+            }
+            "not this summary" => return Ok(Verdict::cancel("it is wrong")),
+            "panic after the summary" => panic!("as told"),
+            _ => {}
+        }
+        Ok(Verdict::Proceed)
     }
 
     fn after_turn(end: &TurnEnd, turn: &mut Turn) -> Result<()> {

@@ -55,16 +55,16 @@ fn checked_in_bindings_match_the_contract() {
         let path = format!("crate::generated::tool::toolcell::tool::{interface}");
         (format!("toolcell:tool/{interface}@0.1.0"), WithOption::Path(path))
     });
-    for (world, file) in [
-        ("hook-provider", "hook"),
-        ("resource-provider", "resources"),
-        ("prompt-provider", "prompts"),
+    for (world, file, export_macro) in [
+        ("summary-hook-provider", "hook", "__export_hook_provider"),
+        ("resource-provider", "resources", "__export_resource_provider"),
+        ("prompt-provider", "prompts", "__export_prompt_provider"),
     ] {
         check(
             world,
             &format!("{file}.rs"),
             Opts {
-                export_macro_name: Some(format!("__export_{}", world.replace('-', "_"))),
+                export_macro_name: Some(export_macro.into()),
                 default_bindings_module: Some(format!("toolcell_sdk::generated::{file}")),
                 with: shared.clone().into(),
                 ..Opts::default()

@@ -2,6 +2,7 @@
 
 mod failures;
 mod startup;
+mod summaries;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +27,8 @@ pub(crate) fn built() -> &'static Path {
         let output = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--locked", "--profile", "guest"])
             .args(["--target", "wasm32-wasip2", "--package", "toolcell-sdk"])
-            .args(["--example", "keep_files", "--example", "unruly_hook"])
+            .args(["--example", "keep_files", "--example", "keep_task"])
+            .args(["--example", "unruly_hook"])
             .args(["--example", "mcp_conformance"])
             .arg("--target-dir")
             .arg(target)

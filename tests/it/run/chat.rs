@@ -90,6 +90,19 @@ fn compact_summarises_now_or_says_why_not() {
 }
 
 #[test]
+fn compact_counts_no_calls_of_the_turn_before() {
+    let user = User::new();
+    let call = json!([{ "name": "text_count", "arguments": { "text": "a b" } }]);
+    let steps = json!([
+        { "text": "One." }, { "text": "Two." }, { "calls": call }, { "text": "Three." }, { "text": "All of it." },
+    ]);
+    user.file("script.json", json!({ "steps": steps }).to_string());
+    let seen = chat(&user, "first\nsecond\nthird\n/compact\n").ended(0);
+    assert!(seen.stderr.contains("2 steps · 1 call ·"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("0 steps · 0 calls ·"), "{}", seen.stderr);
+}
+
+#[test]
 fn model_is_changed_within_a_session() {
     let user = User::new();
     script(&user, "script.json", "demo", &["One."]);

@@ -98,11 +98,16 @@ impl Terminal {
     /// the prompt names, if it does.
     #[track_caller]
     pub(crate) fn answer(&mut self, answer: &str) -> &mut Self {
+        self.answer_with(&format!("{answer}#"))
+    }
+
+    /// Answers the next question, with the digits of its prompt, if it has some, in the place of `#`.
+    pub(crate) fn answer_with(&mut self, answer: &str) -> &mut Self {
         self.wait_for("Enter: ");
         let prompt = &self.seen[..self.at];
         let prompt = &prompt[prompt.rfind("your answer").unwrap()..];
         let digits: String = prompt.chars().filter(char::is_ascii_digit).take(2).collect();
-        for key in answer.chars().chain(digits.chars()) {
+        for key in answer.replace('#', &digits).chars() {
             // What is shown was taken.
             self.keys(&key.to_string()).wait_for(&key.to_string());
         }

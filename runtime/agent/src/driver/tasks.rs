@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell_core::provider::{Completion, Request, ToolChoice};
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
 use toolcell_core::{ArgumentPlace, Decision, Message, Part, RemainingBudget};
 use tracing::Instrument as _;
 
@@ -182,8 +183,9 @@ impl Driver<'_> {
         let session: Arc<str> = self.state.session.as_str().into();
         self.tasks.spawn(async move {
             let mut chosen = replaced.clone();
-            if let Err(reason) = inner.hooks.before_summary(&mut chosen, &turn).await {
-                return TaskEnd::of(Input::SummaryFailed { reason, usage: None });
+            let ruling = inner.hooks.before_summary(&mut chosen, &turn).await;
+            if let Some(end) = summary_refused(ruling, None) {
+                return end;
             }
             let mut chosen = normalise(chosen.into_iter().map(Arc::new).collect());
             chosen.push(Arc::new(Message::user(messages::SUMMARISE)));
@@ -224,18 +226,22 @@ impl Driver<'_> {
                 .collect();
             if text.trim().is_empty() {
                 let reason = "the model wrote no summary".into();
-                return TaskEnd::of(Input::SummaryFailed { reason, usage });
+                return TaskEnd::of(Input::SummaryFailed {
+                    reason,
+                    usage,
+                    outcome: None,
+                });
             }
             let mut replacement = vec![Message::user(messages::SUMMARY_HEADING), Message::assistant(text)];
             let hooks = &inner.hooks;
-            if let Err(reason) = hooks
+            let ruling = hooks
                 .after_summary(&summary.replaced, &mut replacement, &turn)
-                .await
-            {
-                return TaskEnd::of(Input::SummaryFailed { reason, usage });
+                .await;
+            if let Some(end) = summary_refused(ruling, usage) {
+                return end;
             }
-            // An answer must not follow an answer.
-            if !next_is_user && matches!(replacement.last(), Some(Message::Assistant { .. })) {
+            // An answer must not follow an answer, nor begin the conversation.
+            if !next_is_user && matches!(replacement.last(), None | Some(Message::Assistant { .. })) {
                 replacement.push(Message::user(messages::CONTINUE));
             }
             let replacement = normalise(replacement.into_iter().map(Arc::new).collect());
@@ -246,6 +252,20 @@ impl Driver<'_> {
             })
         });
     }
+}
+
+/// Returns the end of a summary that hooks refused.
+fn summary_refused(ruling: Ruling, usage: Option<Usage>) -> Option<TaskEnd> {
+    let (by, reason, ends) = match ruling {
+        Ruling::Proceed => return None,
+        Ruling::Cancel { by, reason } => (by, reason, false),
+        Ruling::Abort { by, reason } => (by, reason, true),
+    };
+    Some(TaskEnd::of(Input::SummaryFailed {
+        reason: format!("the hook `{by}` refused it: {reason}"),
+        usage,
+        outcome: ends.then_some(TurnOutcome::Aborted { by, reason }),
+    }))
 }
 
 /// Checks a call, runs the hooks before it, and checks it again if they changed it. Returns the arguments, and where they

@@ -124,6 +124,7 @@ impl Driver<'_> {
                     Some(_) => Some(Input::SummaryFailed {
                         reason: error.to_string(),
                         usage: None,
+                        outcome: None,
                     }),
                     None => {
                         self.spawn_failure(FailurePhase::Model, error.to_string());

@@ -32,7 +32,7 @@ pub(super) struct Registered {
     timeout: Duration,
 }
 
-/// Decision of all hooks on a prompt or a call.
+/// Decision of all hooks on a prompt, a call or a summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ruling {
     Proceed,
@@ -144,32 +144,33 @@ impl HookRunner {
         }
     }
 
-    /// # Errors
-    /// Fails if a guard fails.
-    pub(crate) async fn before_summary(
-        &self,
-        messages: &mut Vec<Message>,
-        turn: &HookTurn,
-    ) -> Result<(), String> {
+    pub(crate) async fn before_summary(&self, messages: &mut Vec<Message>, turn: &HookTurn) -> Ruling {
         let point = HookPoint::BeforeSummary;
         for hook in self.at(point) {
             let given = messages.clone();
             let answer = hook
                 .ask(point, turn, |hook, cx| hook.before_summary(given, cx))
                 .await;
-            hook.replace(messages, answer)?;
+            match hook.ruling(answer.as_ref().map(|answer| &answer.verdict)) {
+                Ruling::Proceed => {}
+                ruling => return ruling,
+            }
+            if let Ok(SummaryAnswer {
+                messages: Some(new), ..
+            }) = answer
+            {
+                *messages = new;
+            }
         }
-        Ok(())
+        Ruling::Proceed
     }
 
-    /// # Errors
-    /// Fails if a guard fails.
     pub(crate) async fn after_summary(
         &self,
         replaced: &[Message],
         messages: &mut Vec<Message>,
         turn: &HookTurn,
-    ) -> Result<(), String> {
+    ) -> Ruling {
         let point = HookPoint::AfterSummary;
         for hook in self.at(point) {
             let summary = Summary {
@@ -179,9 +180,18 @@ impl HookRunner {
             let answer = hook
                 .ask(point, turn, |hook, cx| hook.after_summary(summary, cx))
                 .await;
-            hook.replace(messages, answer)?;
+            match hook.ruling(answer.as_ref().map(|answer| &answer.verdict)) {
+                Ruling::Proceed => {}
+                ruling => return ruling,
+            }
+            if let Ok(SummaryAnswer {
+                messages: Some(new), ..
+            }) = answer
+            {
+                *messages = new;
+            }
         }
-        Ok(())
+        Ruling::Proceed
     }
 }
 
@@ -282,27 +292,6 @@ impl Registered {
                 Ruling::Cancel { by, reason }
             }
             Err(HookFailed) => Ruling::Proceed,
-        }
-    }
-
-    /// Replaces `messages` by the messages of an answer.
-    ///
-    /// # Errors
-    /// Fails if the hook failed and is a guard.
-    fn replace(
-        &self,
-        messages: &mut Vec<Message>,
-        answer: Result<SummaryAnswer, HookFailed>,
-    ) -> Result<(), String> {
-        match answer {
-            Ok(answer) => {
-                if let Some(new) = answer.messages {
-                    *messages = new;
-                }
-                Ok(())
-            }
-            Err(HookFailed) if self.spec.guard => Err(format!("the hook `{}` failed", self.spec.name)),
-            Err(HookFailed) => Ok(()),
         }
     }
 }

@@ -147,6 +147,8 @@ pub enum Input {
         reason: String,
         /// Token usage of the attempt.
         usage: Option<Usage>,
+        /// Outcome of the turn, if a hook ends it.
+        outcome: Option<TurnOutcome>,
     },
     /// The arguments of a call were checked.
     Prepared {
@@ -306,8 +308,15 @@ impl Step<'_> {
                 },
                 Some(Phase::Summarising),
             ) => self.summarised(removed, replacement, usage),
-            (Input::SummaryFailed { reason, usage }, Some(Phase::Summarising)) => {
-                self.summary_failed(&reason, usage);
+            (
+                Input::SummaryFailed {
+                    reason,
+                    usage,
+                    outcome,
+                },
+                Some(Phase::Summarising),
+            ) => {
+                self.summary_failed(&reason, usage, outcome);
             }
             (
                 Input::Prepared {

@@ -42,7 +42,7 @@ impl Step<'_> {
     /// Replaces messages by a summary: whole rounds only.
     pub(super) fn summarised(&mut self, removed: usize, replacement: Vec<Message>, usage: Option<Usage>) {
         if !context::is_boundary(&self.state.messages, removed) {
-            return self.summary_failed("it does not end at a round", usage);
+            return self.summary_failed("it does not end at a round", usage, None);
         }
         self.emit(Event::Compacted {
             removed,
@@ -53,9 +53,18 @@ impl Step<'_> {
         self.advance();
     }
 
-    pub(super) fn summary_failed(&mut self, reason: &str, usage: Option<Usage>) {
+    /// Keeps the conversation as it is, and continues the turn unless a hook ends it.
+    pub(super) fn summary_failed(
+        &mut self,
+        reason: &str,
+        usage: Option<Usage>,
+        outcome: Option<TurnOutcome>,
+    ) {
         let reason = reason.to_owned();
         self.emit(Event::SummaryFailed { reason, usage });
-        self.advance();
+        match outcome {
+            Some(outcome) => self.finish(outcome),
+            None => self.advance(),
+        }
     }
 }

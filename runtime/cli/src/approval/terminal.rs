@@ -258,7 +258,8 @@ impl ApproverState {
                 reason: Some(format!("the user says about these {} calls: {words}", open.len())),
             }),
             Ok(Answer::Key(_)) => Some(Decision::Deny { reason: None }),
-            _ => Some(unattended()),
+            Ok(_) => Some(unanswered()),
+            Err(_) => Some(unattended()),
         }
     }
 
@@ -312,7 +313,7 @@ impl ApproverState {
                     return Ok((Decision::Deny { reason }, None));
                 }
                 Answer::Key(_) => return Ok((Decision::Deny { reason: None }, None)),
-                _ => return Ok((unattended(), None)),
+                _ => return Ok((unanswered(), None)),
             };
             if let Some(scope) = scope
                 && self.confirms(request, &scope, asking)?
@@ -321,6 +322,13 @@ impl ApproverState {
             }
         }
         Ok((Decision::Deny { reason: None }, None))
+    }
+}
+
+/// The input ended, or nothing of it was an answer.
+fn unanswered() -> Decision {
+    Decision::Deny {
+        reason: Some("the question was not answered".into()),
     }
 }
 

@@ -8,10 +8,10 @@ use crate::{Content, Message, Receipt};
 /// Decision of a hook on a pending operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum HookVerdict {
-    /// Send the prompt, or make the call.
+    /// Send the prompt, make the call, or summarise the conversation.
     #[default]
     Proceed,
-    /// Do not send the prompt, or do not make the call.
+    /// Do not send the prompt, do not make the call, or do not replace messages by the summary.
     Cancel {
         /// Reason for the user, and for a call also for the model.
         reason: String,
@@ -89,9 +89,11 @@ pub struct CallAnswer {
 /// [`Hook::after_summary`](super::Hook::after_summary).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SummaryAnswer {
+    /// Decision on the summary: if it is cancelled, the conversation stays as it is.
+    pub verdict: HookVerdict,
     /// Replacement of the messages; `None` leaves them unchanged.
     pub messages: Option<Vec<Message>>,
-    /// Notices, values and receipt.
+    /// Notices, values and receipt; they apply whatever the verdict.
     pub effects: Effects,
 }
 

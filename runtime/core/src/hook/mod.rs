@@ -9,8 +9,8 @@
 //! | [`Hook::before_prompt`] | [`Prompt`] | [`PromptAnswer`]: changes the message, adds context, examples and instructions, cancels the turn |
 //! | [`Hook::before_call`] | [`PendingCall`] | [`CallAnswer`]: changes the arguments (they are validated again), cancels the call, aborts the turn |
 //! | [`Hook::after_call`] | [`CallReport`] | [`Effects`] |
-//! | [`Hook::before_summary`] | messages | [`SummaryAnswer`]: chooses what is summarised |
-//! | [`Hook::after_summary`] | [`Summary`] | [`SummaryAnswer`]: chooses what replaces it |
+//! | [`Hook::before_summary`] | messages | [`SummaryAnswer`]: chooses what is summarised, cancels the summary, aborts the turn |
+//! | [`Hook::after_summary`] | [`Summary`] | [`SummaryAnswer`]: chooses what replaces it, cancels the summary, aborts the turn |
 //! | [`Hook::after_turn`] | [`TurnEnd`] | [`Effects`] |
 //! | [`Hook::on_error`] | [`FailureReport`] | [`Effects`] |
 //!
@@ -147,9 +147,9 @@ pub enum HookPoint {
     BeforeCall,
     /// [`Hook::after_call`].
     AfterCall,
-    /// [`Hook::before_summary`]. Not for components.
+    /// [`Hook::before_summary`].
     BeforeSummary,
-    /// [`Hook::after_summary`]. Not for components.
+    /// [`Hook::after_summary`].
     AfterSummary,
     /// [`Hook::after_turn`].
     AfterTurn,

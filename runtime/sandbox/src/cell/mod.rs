@@ -26,8 +26,7 @@ use toolcell_core::{KeyValueStore, Limit, Limits, Policy, Receipt, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::bindings::{
-    HookProvider, HookProviderPre, PromptProvider, PromptProviderPre, Provider, ProviderPre,
-    ResourceProvider, ResourceProviderPre,
+    PromptProvider, PromptProviderPre, Provider, ProviderPre, ResourceProvider, ResourceProviderPre,
 };
 use crate::cell::fuel::FuelCounter;
 use crate::cell::memory::{MemoryAccount, MemoryPool, OutOfMemory};
@@ -87,18 +86,6 @@ impl LinkedWorld for ProviderPre<CellState> {
     }
 
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Provider> {
-        self.instantiate_async(store).await
-    }
-}
-
-impl LinkedWorld for HookProviderPre<CellState> {
-    type Guest = HookProvider;
-
-    fn engine(&self) -> &Engine {
-        self.engine()
-    }
-
-    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
         self.instantiate_async(store).await
     }
 }

@@ -16,11 +16,12 @@ use crate::cell::failure::cut;
 use crate::load::{adapt, preflight};
 
 /// The package `toolcell:tool`, one file after the other: only the first of them names the package.
-const CONTRACT: [&str; 8] = [
+const CONTRACT: [&str; 9] = [
     include_str!("../../wit/world.wit"),
     include_str!("../../wit/types.wit"),
     include_str!("../../wit/tools.wit"),
     include_str!("../../wit/hooks.wit"),
+    include_str!("../../wit/summary-hooks.wit"),
     include_str!("../../wit/resources.wit"),
     include_str!("../../wit/prompts.wit"),
     include_str!("../../wit/log.wit"),

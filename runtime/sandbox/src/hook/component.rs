@@ -7,16 +7,16 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolcell_core::hook::{
     CallAnswer, CallReport, Effects, FailureReport, HookContext, HookError, HookFuture, HookOrder, HookPoint,
-    HookSpec, PendingCall, Prompt, PromptAnswer, TurnEnd,
+    HookSpec, PendingCall, Prompt, PromptAnswer, Summary, SummaryAnswer, TurnEnd,
 };
-use toolcell_core::{Hook, Policy, Secrets, ToolError};
+use toolcell_core::{Hook, Message, Policy, Secrets, ToolError};
 
 use super::MAX_VALUES;
+use super::linked::LinkedHook;
 use super::request::{HookCall, HookRequest};
 use super::response::{HookResponse, clean_text};
-use crate::bindings::HookProviderPre;
+use super::summary::{AfterSummary, BeforeSummary};
 use crate::cell::CellRequest;
-use crate::cell::state::CellState;
 use crate::component::{Base, Identity};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::tool::within;
@@ -30,7 +30,7 @@ pub struct HookComponent(pub(crate) Arc<LoadedHook>);
 
 pub(crate) struct LoadedHook {
     pub(crate) base: Base,
-    pub(crate) pre: HookProviderPre<CellState>,
+    pub(crate) pre: LinkedHook,
     pub(crate) spec: HookSpec,
 }
 
@@ -196,6 +196,25 @@ impl Hook for CellHook {
 
     fn after_call(&self, call: CallReport, cx: HookContext) -> HookFuture<'_, Effects> {
         Box::pin(self.ask(call, cx))
+    }
+
+    fn before_summary(&self, messages: Vec<Message>, cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
+        Box::pin(async move {
+            let chosen = self.ask(BeforeSummary(&messages), cx).await?;
+            chosen.of(messages, Vec::new())
+        })
+    }
+
+    fn after_summary(&self, summary: Summary, cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
+        Box::pin(async move {
+            let Summary { replaced, messages } = summary;
+            let request = AfterSummary {
+                replaced: &replaced,
+                messages: &messages,
+            };
+            let chosen = self.ask(request, cx).await?;
+            chosen.of(messages, replaced)
+        })
     }
 
     fn after_turn(&self, end: TurnEnd, cx: HookContext) -> HookFuture<'_, Effects> {

@@ -7,7 +7,8 @@ use toolcell_core::ToolName;
 use toolcell_core::hook::{HookOrder, HookPoint, HookSpec};
 use wasmtime::Store;
 
-use crate::bindings::{HookProvider, HookProviderPre, hooks};
+use super::linked::{HookGuest, LinkedHook};
+use crate::bindings::{hooks, summary_hooks};
 use crate::cell::GuestCall;
 use crate::cell::failure::cut;
 use crate::cell::state::CellState;
@@ -39,16 +40,23 @@ pub(crate) struct HookManifest {
 pub(crate) struct Ask;
 
 impl GuestCall for Ask {
-    type World = HookProviderPre<CellState>;
+    type World = LinkedHook;
     type Done = HookManifest;
 
     async fn call_guest(
         self,
-        guest: &HookProvider,
+        guest: &HookGuest,
         store: &mut Store<CellState>,
     ) -> wasmtime::Result<HookManifest> {
-        let hook = guest.toolcell_tool_hooks().call_describe(store).await?;
-        Ok(hook.into())
+        let hook = guest.hooks.call_describe(&mut *store).await?;
+        let mut manifest = HookManifest::from(hook);
+        if let Some(summaries) = &guest.summaries {
+            let moments = summaries.call_describe(store).await?;
+            let points = SUMMARY_POINTS.into_iter();
+            let points = points.filter_map(|(flag, point)| moments.contains(flag).then_some(point));
+            manifest.moments.extend(points);
+        }
+        Ok(manifest)
     }
 
     fn bytes_out(done: &HookManifest) -> u64 {
@@ -74,6 +82,18 @@ impl From<hooks::Hook> for HookManifest {
         }
     }
 }
+
+/// Hook points of the interface of summaries.
+const SUMMARY_POINTS: [(summary_hooks::SummaryMoments, HookPoint); 2] = [
+    (
+        summary_hooks::SummaryMoments::BEFORE_SUMMARY,
+        HookPoint::BeforeSummary,
+    ),
+    (
+        summary_hooks::SummaryMoments::AFTER_SUMMARY,
+        HookPoint::AfterSummary,
+    ),
+];
 
 /// Hook points of the WIT interface.
 const POINTS: [(hooks::Moments, HookPoint); 5] = [

@@ -9,17 +9,21 @@
 //! | complete response | [`toolcell_core::Limits::output`] | the hook fails |
 //! | arguments of a call | those of any call, [`toolcell_core::json`] | the hook fails |
 //! | message, context, instructions and examples of a prompt | [`MAX_PROMPT`] in total | the hook fails |
+//! | new messages around a summary | [`MAX_PROMPT`] in total; the others are chosen by their index | the hook fails |
 //! | values for later hooks | [`MAX_VALUES`] in total, and in total with the values of the turn | the hook fails |
 //! | a reason or a notice | [`MAX_TEXT`] | truncated, with a marker |
 //! | notices of one response | [`MAX_NOTICES`] | an additional notice counts the rest |
 
 mod component;
+mod linked;
 mod manifest;
 mod request;
 mod response;
+mod summary;
 
 pub(crate) use component::LoadedHook;
 pub use component::{CellHook, HookComponent};
+pub(crate) use linked::LinkedHook;
 pub(crate) use manifest::{Ask, HookManifest};
 
 /// Maximum number of bytes that one response adds to a conversation: about 60,000 tokens.

@@ -8,8 +8,9 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::hook::{CallReport, FailureReport, HookContext, HookPoint, PendingCall, Prompt, TurnEnd};
 use wasmtime::Store;
 
+use super::linked::{HookGuest, LinkedHook};
 use super::response::HookResponse;
-use crate::bindings::{self, HookProvider, HookProviderPre, hooks};
+use crate::bindings::{self, hooks};
 use crate::cell::GuestCall;
 use crate::cell::state::CellState;
 use crate::tool::content_len;
@@ -31,7 +32,7 @@ pub(crate) trait HookRequest: Send {
     fn call_export(
         wire: &Self::Wire,
         turn: &hooks::Turn,
-        guest: &HookProvider,
+        guest: &HookGuest,
         store: &mut Store<CellState>,
     ) -> impl Future<Output = wasmtime::Result<Result<Self::Response, String>>> + Send;
 }
@@ -45,13 +46,10 @@ macro_rules! export {
         async fn call_export(
             wire: &$wire,
             turn: &hooks::Turn,
-            guest: &HookProvider,
+            guest: &HookGuest,
             store: &mut Store<CellState>,
         ) -> wasmtime::Result<Result<$response, String>> {
-            guest
-                .toolcell_tool_hooks()
-                .$function(store, wire, turn)
-                .await
+            guest.hooks.$function(store, wire, turn).await
         }
     };
 }
@@ -81,12 +79,12 @@ impl<R: HookRequest> HookCall<R> {
 }
 
 impl<R: HookRequest> GuestCall for HookCall<R> {
-    type World = HookProviderPre<CellState>;
+    type World = LinkedHook;
     type Done = Result<R::Response, String>;
 
     async fn call_guest(
         self,
-        guest: &HookProvider,
+        guest: &HookGuest,
         store: &mut Store<CellState>,
     ) -> wasmtime::Result<Self::Done> {
         R::call_export(&self.wire, &self.turn, guest, store).await
@@ -224,15 +222,15 @@ fn pairs(values: &Map<String, Value>) -> Vec<(String, String)> {
         .collect()
 }
 
-fn pairs_len(pairs: &[(String, String)]) -> usize {
+pub(super) fn pairs_len(pairs: &[(String, String)]) -> usize {
     pairs.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-fn contents(contents: Vec<Content>) -> Vec<bindings::Content> {
+pub(super) fn contents(contents: Vec<Content>) -> Vec<bindings::Content> {
     contents.into_iter().map(of_core).collect()
 }
 
-fn of_core(content: Content) -> bindings::Content {
+pub(super) fn of_core(content: Content) -> bindings::Content {
     match content {
         Content::Text { text } => bindings::Content::Text(text),
         Content::Blob(blob) => bindings::Content::Blob(bindings::Blob {

@@ -156,7 +156,7 @@ pub(crate) fn clean_text(text: String, redactor: &Redactor) -> String {
     cut(clean(text, redactor), MAX_TEXT)
 }
 
-fn clean(mut text: String, redactor: &Redactor) -> String {
+pub(super) fn clean(mut text: String, redactor: &Redactor) -> String {
     redactor.string(&mut text);
     text
 }
@@ -178,7 +178,7 @@ fn object(text: &str, what: &str, redactor: &Redactor) -> Result<Map<String, Val
     }
 }
 
-fn verdict(verdict: hooks::Verdict, redactor: &Redactor) -> HookVerdict {
+pub(super) fn verdict(verdict: hooks::Verdict, redactor: &Redactor) -> HookVerdict {
     match verdict {
         hooks::Verdict::Proceed => HookVerdict::Proceed,
         hooks::Verdict::Cancel(reason) => HookVerdict::Cancel {
@@ -198,7 +198,7 @@ fn level(level: hooks::NoticeLevel) -> NoticeLevel {
     }
 }
 
-fn reason_len(verdict: &hooks::Verdict) -> usize {
+pub(super) fn reason_len(verdict: &hooks::Verdict) -> usize {
     match verdict {
         hooks::Verdict::Proceed => 0,
         hooks::Verdict::Cancel(reason) | hooks::Verdict::Abort(reason) => reason.len(),

@@ -12,6 +12,7 @@ pub(crate) const RULES: u64 = toolcell_core::schema::version_of(&[
     include_bytes!("preflight.rs"),
     include_bytes!("complexity.rs"),
     include_bytes!("definitions.rs"),
+    include_bytes!("../hook/manifest.rs"),
     include_bytes!("../program/mod.rs"),
     include_bytes!("../typed/docs.rs"),
     include_bytes!("../typed/mod.rs"),

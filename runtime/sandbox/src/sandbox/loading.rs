@@ -407,7 +407,7 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
         // Their functions are no tools.
         (None, Role::Tools)
             if !exports.is_empty()
-                && ![Role::Hook, Role::Resources, Role::Prompts]
+                && ![Role::Hook, Role::SummaryHook, Role::Resources, Role::Prompts]
                     .iter()
                     .any(|role| role.is_among(exports)) =>
         {
@@ -417,7 +417,7 @@ fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
             is_hook: Role::Hook.is_among(exports),
             exports: escaped(exports),
         },
-        (None, Role::Hook) => LoadError::NotAHook {
+        (None, Role::Hook | Role::SummaryHook) => LoadError::NotAHook {
             has_tools: Role::Tools.is_among(exports),
             exports: escaped(exports),
         },
@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_and_prompts_are_in_addition_to_tools() {
+    fn additional_interfaces_alone_are_no_tools() {
         let check = |interfaces: &[&str]| {
             let exports = interfaces
                 .iter()
@@ -441,7 +441,12 @@ mod tests {
             check_contract(Role::Tools, &exports.collect::<Vec<_>>())
         };
         assert!(check(&["tools", "resources", "prompts"]).is_ok());
-        for alone in [&["resources"][..], &["prompts"], &["resources", "prompts"]] {
+        for alone in [
+            &["resources"][..],
+            &["prompts"],
+            &["resources", "prompts"],
+            &["summary-hooks"],
+        ] {
             assert!(matches!(
                 check(alone),
                 Err(LoadError::NotATool { is_hook: false, .. })

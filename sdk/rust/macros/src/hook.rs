@@ -21,6 +21,12 @@ const MOMENTS: [(&str, &str); 5] = [
     ("on_error", "ON_ERROR"),
 ];
 
+/// The same for the points around a summary, which another interface of the contract has.
+const SUMMARY_MOMENTS: [(&str, &str); 2] = [
+    ("before_summary", "BEFORE_SUMMARY"),
+    ("after_summary", "AFTER_SUMMARY"),
+];
+
 /// Options of `#[hook(...)]`.
 #[derive(Default)]
 struct Options {
@@ -59,15 +65,18 @@ fn expand_hook(options: TokenStream, item: TokenStream) -> syn::Result<TokenStre
             .iter()
             .any(|item| matches!(item, ImplItem::Fn(function) if function.sig.ident == moment))
     };
-    let moments: Vec<syn::Ident> = MOMENTS
-        .into_iter()
-        .filter(|(function, _)| written(function))
-        .map(|(_, flag)| syn::Ident::new(flag, proc_macro2::Span::call_site()))
-        .collect();
-    if moments.is_empty() {
+    let flags = |moments: &[(&str, &str)]| -> Vec<syn::Ident> {
+        moments
+            .iter()
+            .filter(|(function, _)| written(function))
+            .map(|(_, flag)| syn::Ident::new(flag, proc_macro2::Span::call_site()))
+            .collect()
+    };
+    let (moments, summary_moments) = (flags(&MOMENTS), flags(&SUMMARY_MOMENTS));
+    if moments.is_empty() && summary_moments.is_empty() {
         return Err(syn::Error::new(
             block.self_ty.span(),
-            "a hook needs at least one hook point: implement `before_prompt`, `before_call`, `after_call`, `after_turn` or `on_error`",
+            "a hook needs at least one hook point: implement `before_prompt`, `before_call`, `after_call`, `before_summary`, `after_summary`, `after_turn` or `on_error`",
         ));
     }
     let Options {
@@ -83,6 +92,8 @@ fn expand_hook(options: TokenStream, item: TokenStream) -> syn::Result<TokenStre
             description: #description,
             moments: ::toolcell_sdk::hook::Moments::empty()
                 #(.union(::toolcell_sdk::hook::Moments::#moments))*,
+            summary_moments: ::toolcell_sdk::hook::SummaryMoments::empty()
+                #(.union(::toolcell_sdk::hook::SummaryMoments::#summary_moments))*,
             guard: #guard,
             priority: #priority,
             before: &[#(#before),*],

@@ -4006,6 +4006,3145 @@ pub mod exports {
                         * ::core::mem::size_of::<*const u8>()],
                 );
             }
+            /// Hook points around a summary, which replaces the older part of a long
+            /// conversation. A component that exports them also exports `hooks`, whose
+            /// `describe` has the name and the order of the hook for all its points.
+            #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+            pub mod summary_hooks {
+                #[used]
+                #[doc(hidden)]
+                static __FORCE_SECTION_REF: fn() = super::super::super::super::__link_custom_section_describing_imports;
+                use super::super::super::super::_rt;
+                pub type Content = super::super::super::super::__with_name2::Content;
+                pub type Effects = super::super::super::super::exports::toolcell::tool::hooks::Effects;
+                pub type Turn = super::super::super::super::exports::toolcell::tool::hooks::Turn;
+                pub type Verdict = super::super::super::super::exports::toolcell::tool::hooks::Verdict;
+                ::wit_bindgen::rt::bitflags::bitflags! {
+                    #[doc =
+                    " Points of a summary, each with a function of the same name."]
+                    #[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Clone, Copy)]
+                    pub struct SummaryMoments : u8 { #[doc =
+                    " Before the model is asked for a summary."] const BEFORE_SUMMARY = 1
+                    << 0; #[doc =
+                    " After the model has written one, and before it replaces anything."]
+                    const AFTER_SUMMARY = 1 << 1; }
+                }
+                /// A call as requested by the model.
+                #[derive(Clone)]
+                pub struct RequestedCall {
+                    /// Identifier of the call, unique in the conversation.
+                    pub id: _rt::String,
+                    /// Name of the tool. It may not exist.
+                    pub tool: _rt::String,
+                    /// Arguments as written by the model, which may be invalid JSON.
+                    pub arguments: _rt::String,
+                }
+                impl ::core::fmt::Debug for RequestedCall {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("RequestedCall")
+                            .field("id", &self.id)
+                            .field("tool", &self.tool)
+                            .field("arguments", &self.arguments)
+                            .finish()
+                    }
+                }
+                /// Response of the model in one step, without its reasoning.
+                #[derive(Clone)]
+                pub struct Response {
+                    /// Texts and files.
+                    pub content: _rt::Vec<Content>,
+                    /// Calls that it requests. Their results follow as messages.
+                    pub calls: _rt::Vec<RequestedCall>,
+                }
+                impl ::core::fmt::Debug for Response {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Response")
+                            .field("content", &self.content)
+                            .field("calls", &self.calls)
+                            .finish()
+                    }
+                }
+                /// Result of a call.
+                #[derive(Clone)]
+                pub struct CallResult {
+                    /// Identifier of the call.
+                    pub id: _rt::String,
+                    /// Name of the tool.
+                    pub tool: _rt::String,
+                    /// Content for the model.
+                    pub content: _rt::Vec<Content>,
+                    /// True if the call failed.
+                    pub is_error: bool,
+                }
+                impl ::core::fmt::Debug for CallResult {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("CallResult")
+                            .field("id", &self.id)
+                            .field("tool", &self.tool)
+                            .field("content", &self.content)
+                            .field("is-error", &self.is_error)
+                            .finish()
+                    }
+                }
+                /// A message of the conversation.
+                #[derive(Clone)]
+                pub enum Message {
+                    /// Message of the user.
+                    User(_rt::Vec<Content>),
+                    /// Response of the model.
+                    Assistant(Response),
+                    /// Result of a call.
+                    Tool(CallResult),
+                }
+                impl ::core::fmt::Debug for Message {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        match self {
+                            Message::User(e) => {
+                                f.debug_tuple("Message::User").field(e).finish()
+                            }
+                            Message::Assistant(e) => {
+                                f.debug_tuple("Message::Assistant").field(e).finish()
+                            }
+                            Message::Tool(e) => {
+                                f.debug_tuple("Message::Tool").field(e).finish()
+                            }
+                        }
+                    }
+                }
+                /// Messages that will be summarised.
+                #[derive(Clone)]
+                pub struct PendingSummary {
+                    /// The messages, as the hooks before this one left them.
+                    pub messages: _rt::Vec<Message>,
+                    /// Further information, as names and JSON values.
+                    pub context: _rt::Vec<(_rt::String, _rt::String)>,
+                }
+                impl ::core::fmt::Debug for PendingSummary {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("PendingSummary")
+                            .field("messages", &self.messages)
+                            .field("context", &self.context)
+                            .finish()
+                    }
+                }
+                /// A summary that was written.
+                #[derive(Clone)]
+                pub struct FinishedSummary {
+                    /// Messages of the conversation that will be replaced.
+                    pub replaced: _rt::Vec<Message>,
+                    /// Messages that replace them, as the hooks before this one left them.
+                    pub messages: _rt::Vec<Message>,
+                    /// Further information, as names and JSON values.
+                    pub context: _rt::Vec<(_rt::String, _rt::String)>,
+                }
+                impl ::core::fmt::Debug for FinishedSummary {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("FinishedSummary")
+                            .field("replaced", &self.replaced)
+                            .field("messages", &self.messages)
+                            .field("context", &self.context)
+                            .finish()
+                    }
+                }
+                /// A message chosen by a hook.
+                #[derive(Clone)]
+                pub enum Choice {
+                    /// Message of `messages` with this index, unchanged.
+                    Given(u32),
+                    /// Message of `finished-summary.replaced` with this index, unchanged.
+                    Replaced(u32),
+                    /// New message of the user.
+                    User(_rt::String),
+                    /// New message of the model.
+                    Assistant(_rt::String),
+                }
+                impl ::core::fmt::Debug for Choice {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        match self {
+                            Choice::Given(e) => {
+                                f.debug_tuple("Choice::Given").field(e).finish()
+                            }
+                            Choice::Replaced(e) => {
+                                f.debug_tuple("Choice::Replaced").field(e).finish()
+                            }
+                            Choice::User(e) => {
+                                f.debug_tuple("Choice::User").field(e).finish()
+                            }
+                            Choice::Assistant(e) => {
+                                f.debug_tuple("Choice::Assistant").field(e).finish()
+                            }
+                        }
+                    }
+                }
+                /// Response to either point.
+                #[derive(Clone)]
+                pub struct SummaryAnswer {
+                    /// Decision on the summary. If it is cancelled, the conversation stays
+                    /// as it is, and the reason is shown to the user.
+                    pub verdict: Verdict,
+                    /// Replacement of `messages`: each message at most once, and no empty
+                    /// text. None leaves them unchanged. A call is always followed by its
+                    /// result: the host leaves out results without a call, and marks calls
+                    /// without a result as interrupted.
+                    pub messages: ::core::option::Option<_rt::Vec<Choice>>,
+                    /// Further effects of the hook.
+                    pub effects: Effects,
+                }
+                impl ::core::fmt::Debug for SummaryAnswer {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("SummaryAnswer")
+                            .field("verdict", &self.verdict)
+                            .field("messages", &self.messages)
+                            .field("effects", &self.effects)
+                            .finish()
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_describe_cabi<T_: Guest>() -> i32 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result0 = { T_::describe() };
+                        let flags1 = result0;
+                        (flags1.bits() >> 0) as i32
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_before_summary_cabi<T_: Guest>(
+                    arg0: *mut u8,
+                    arg1: usize,
+                    arg2: *mut u8,
+                    arg3: usize,
+                    arg4: *mut u8,
+                    arg5: usize,
+                    arg6: *mut u8,
+                    arg7: usize,
+                    arg8: *mut u8,
+                    arg9: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result116 = {
+                            let base93 = arg0;
+                            let len93 = arg1;
+                            let mut result93 = _rt::Vec::with_capacity(len93);
+                            for i in 0..len93 {
+                                let base = base93
+                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                let e93 = {
+                                    let l0 = i32::from(*base.add(0).cast::<u8>());
+                                    let v92 = match l0 {
+                                        0 => {
+                                            let e92 = {
+                                                let l1 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l2 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base24 = l1;
+                                                let len24 = l2;
+                                                let mut result24 = _rt::Vec::with_capacity(len24);
+                                                for i in 0..len24 {
+                                                    let base = base24
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e24 = {
+                                                        let l3 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V23;
+                                                        let v23 = match l3 {
+                                                            0 => {
+                                                                let e23 = {
+                                                                    let l4 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l5 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len6 = l5;
+                                                                    let bytes6 = _rt::Vec::from_raw_parts(
+                                                                        l4.cast(),
+                                                                        len6,
+                                                                        len6,
+                                                                    );
+                                                                    _rt::string_lift(bytes6)
+                                                                };
+                                                                V23::Text(e23)
+                                                            }
+                                                            1 => {
+                                                                let e23 = {
+                                                                    let l7 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l8 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len9 = l8;
+                                                                    let bytes9 = _rt::Vec::from_raw_parts(
+                                                                        l7.cast(),
+                                                                        len9,
+                                                                        len9,
+                                                                    );
+                                                                    let l10 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l11 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len12 = l11;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes9),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(_rt::Vec::from_raw_parts(l10.cast(), len12, len12)),
+                                                                    }
+                                                                };
+                                                                V23::Blob(e23)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e23 = {
+                                                                    let l13 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l14 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len15 = l14;
+                                                                    let bytes15 = _rt::Vec::from_raw_parts(
+                                                                        l13.cast(),
+                                                                        len15,
+                                                                        len15,
+                                                                    );
+                                                                    let l16 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l17 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len18 = l17;
+                                                                    let bytes18 = _rt::Vec::from_raw_parts(
+                                                                        l16.cast(),
+                                                                        len18,
+                                                                        len18,
+                                                                    );
+                                                                    let l19 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes15),
+                                                                        name: _rt::string_lift(bytes18),
+                                                                        media_type: match l19 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l20 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l21 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len22 = l21;
+                                                                                    let bytes22 = _rt::Vec::from_raw_parts(
+                                                                                        l20.cast(),
+                                                                                        len22,
+                                                                                        len22,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes22)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V23::Link(e23)
+                                                            }
+                                                        };
+                                                        v23
+                                                    };
+                                                    result24.push(e24);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base24,
+                                                    len24 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                result24
+                                            };
+                                            Message::User(e92)
+                                        }
+                                        1 => {
+                                            let e92 = {
+                                                let l25 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l26 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base48 = l25;
+                                                let len48 = l26;
+                                                let mut result48 = _rt::Vec::with_capacity(len48);
+                                                for i in 0..len48 {
+                                                    let base = base48
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e48 = {
+                                                        let l27 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V47;
+                                                        let v47 = match l27 {
+                                                            0 => {
+                                                                let e47 = {
+                                                                    let l28 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l29 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len30 = l29;
+                                                                    let bytes30 = _rt::Vec::from_raw_parts(
+                                                                        l28.cast(),
+                                                                        len30,
+                                                                        len30,
+                                                                    );
+                                                                    _rt::string_lift(bytes30)
+                                                                };
+                                                                V47::Text(e47)
+                                                            }
+                                                            1 => {
+                                                                let e47 = {
+                                                                    let l31 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l32 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len33 = l32;
+                                                                    let bytes33 = _rt::Vec::from_raw_parts(
+                                                                        l31.cast(),
+                                                                        len33,
+                                                                        len33,
+                                                                    );
+                                                                    let l34 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l35 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len36 = l35;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes33),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(_rt::Vec::from_raw_parts(l34.cast(), len36, len36)),
+                                                                    }
+                                                                };
+                                                                V47::Blob(e47)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e47 = {
+                                                                    let l37 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l38 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len39 = l38;
+                                                                    let bytes39 = _rt::Vec::from_raw_parts(
+                                                                        l37.cast(),
+                                                                        len39,
+                                                                        len39,
+                                                                    );
+                                                                    let l40 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l41 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len42 = l41;
+                                                                    let bytes42 = _rt::Vec::from_raw_parts(
+                                                                        l40.cast(),
+                                                                        len42,
+                                                                        len42,
+                                                                    );
+                                                                    let l43 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes39),
+                                                                        name: _rt::string_lift(bytes42),
+                                                                        media_type: match l43 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l44 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l45 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len46 = l45;
+                                                                                    let bytes46 = _rt::Vec::from_raw_parts(
+                                                                                        l44.cast(),
+                                                                                        len46,
+                                                                                        len46,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes46)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V47::Link(e47)
+                                                            }
+                                                        };
+                                                        v47
+                                                    };
+                                                    result48.push(e48);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base48,
+                                                    len48 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l49 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l50 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base60 = l49;
+                                                let len60 = l50;
+                                                let mut result60 = _rt::Vec::with_capacity(len60);
+                                                for i in 0..len60 {
+                                                    let base = base60
+                                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                                    let e60 = {
+                                                        let l51 = *base.add(0).cast::<*mut u8>();
+                                                        let l52 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len53 = l52;
+                                                        let bytes53 = _rt::Vec::from_raw_parts(
+                                                            l51.cast(),
+                                                            len53,
+                                                            len53,
+                                                        );
+                                                        let l54 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l55 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len56 = l55;
+                                                        let bytes56 = _rt::Vec::from_raw_parts(
+                                                            l54.cast(),
+                                                            len56,
+                                                            len56,
+                                                        );
+                                                        let l57 = *base
+                                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l58 = *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len59 = l58;
+                                                        let bytes59 = _rt::Vec::from_raw_parts(
+                                                            l57.cast(),
+                                                            len59,
+                                                            len59,
+                                                        );
+                                                        RequestedCall {
+                                                            id: _rt::string_lift(bytes53),
+                                                            tool: _rt::string_lift(bytes56),
+                                                            arguments: _rt::string_lift(bytes59),
+                                                        }
+                                                    };
+                                                    result60.push(e60);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base60,
+                                                    len60 * (6 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                Response {
+                                                    content: result48,
+                                                    calls: result60,
+                                                }
+                                            };
+                                            Message::Assistant(e92)
+                                        }
+                                        n => {
+                                            debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                            let e92 = {
+                                                let l61 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l62 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len63 = l62;
+                                                let bytes63 = _rt::Vec::from_raw_parts(
+                                                    l61.cast(),
+                                                    len63,
+                                                    len63,
+                                                );
+                                                let l64 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l65 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len66 = l65;
+                                                let bytes66 = _rt::Vec::from_raw_parts(
+                                                    l64.cast(),
+                                                    len66,
+                                                    len66,
+                                                );
+                                                let l67 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l68 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base90 = l67;
+                                                let len90 = l68;
+                                                let mut result90 = _rt::Vec::with_capacity(len90);
+                                                for i in 0..len90 {
+                                                    let base = base90
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e90 = {
+                                                        let l69 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V89;
+                                                        let v89 = match l69 {
+                                                            0 => {
+                                                                let e89 = {
+                                                                    let l70 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l71 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len72 = l71;
+                                                                    let bytes72 = _rt::Vec::from_raw_parts(
+                                                                        l70.cast(),
+                                                                        len72,
+                                                                        len72,
+                                                                    );
+                                                                    _rt::string_lift(bytes72)
+                                                                };
+                                                                V89::Text(e89)
+                                                            }
+                                                            1 => {
+                                                                let e89 = {
+                                                                    let l73 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l74 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len75 = l74;
+                                                                    let bytes75 = _rt::Vec::from_raw_parts(
+                                                                        l73.cast(),
+                                                                        len75,
+                                                                        len75,
+                                                                    );
+                                                                    let l76 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l77 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len78 = l77;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes75),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(_rt::Vec::from_raw_parts(l76.cast(), len78, len78)),
+                                                                    }
+                                                                };
+                                                                V89::Blob(e89)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e89 = {
+                                                                    let l79 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l80 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len81 = l80;
+                                                                    let bytes81 = _rt::Vec::from_raw_parts(
+                                                                        l79.cast(),
+                                                                        len81,
+                                                                        len81,
+                                                                    );
+                                                                    let l82 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l83 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len84 = l83;
+                                                                    let bytes84 = _rt::Vec::from_raw_parts(
+                                                                        l82.cast(),
+                                                                        len84,
+                                                                        len84,
+                                                                    );
+                                                                    let l85 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes81),
+                                                                        name: _rt::string_lift(bytes84),
+                                                                        media_type: match l85 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l86 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l87 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len88 = l87;
+                                                                                    let bytes88 = _rt::Vec::from_raw_parts(
+                                                                                        l86.cast(),
+                                                                                        len88,
+                                                                                        len88,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes88)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V89::Link(e89)
+                                                            }
+                                                        };
+                                                        v89
+                                                    };
+                                                    result90.push(e90);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base90,
+                                                    len90 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l91 = i32::from(
+                                                    *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<u8>(),
+                                                );
+                                                CallResult {
+                                                    id: _rt::string_lift(bytes63),
+                                                    tool: _rt::string_lift(bytes66),
+                                                    content: result90,
+                                                    is_error: _rt::bool_lift(l91 as u8),
+                                                }
+                                            };
+                                            Message::Tool(e92)
+                                        }
+                                    };
+                                    v92
+                                };
+                                result93.push(e93);
+                            }
+                            _rt::cabi_dealloc(
+                                base93,
+                                len93 * (8 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let base100 = arg2;
+                            let len100 = arg3;
+                            let mut result100 = _rt::Vec::with_capacity(len100);
+                            for i in 0..len100 {
+                                let base = base100
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e100 = {
+                                    let l94 = *base.add(0).cast::<*mut u8>();
+                                    let l95 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len96 = l95;
+                                    let bytes96 = _rt::Vec::from_raw_parts(
+                                        l94.cast(),
+                                        len96,
+                                        len96,
+                                    );
+                                    let l97 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l98 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len99 = l98;
+                                    let bytes99 = _rt::Vec::from_raw_parts(
+                                        l97.cast(),
+                                        len99,
+                                        len99,
+                                    );
+                                    (_rt::string_lift(bytes96), _rt::string_lift(bytes99))
+                                };
+                                result100.push(e100);
+                            }
+                            _rt::cabi_dealloc(
+                                base100,
+                                len100 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let len101 = arg5;
+                            let bytes101 = _rt::Vec::from_raw_parts(
+                                arg4.cast(),
+                                len101,
+                                len101,
+                            );
+                            let base108 = arg6;
+                            let len108 = arg7;
+                            let mut result108 = _rt::Vec::with_capacity(len108);
+                            for i in 0..len108 {
+                                let base = base108
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e108 = {
+                                    let l102 = *base.add(0).cast::<*mut u8>();
+                                    let l103 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len104 = l103;
+                                    let bytes104 = _rt::Vec::from_raw_parts(
+                                        l102.cast(),
+                                        len104,
+                                        len104,
+                                    );
+                                    let l105 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l106 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len107 = l106;
+                                    let bytes107 = _rt::Vec::from_raw_parts(
+                                        l105.cast(),
+                                        len107,
+                                        len107,
+                                    );
+                                    (_rt::string_lift(bytes104), _rt::string_lift(bytes107))
+                                };
+                                result108.push(e108);
+                            }
+                            _rt::cabi_dealloc(
+                                base108,
+                                len108 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let base115 = arg8;
+                            let len115 = arg9;
+                            let mut result115 = _rt::Vec::with_capacity(len115);
+                            for i in 0..len115 {
+                                let base = base115
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e115 = {
+                                    let l109 = *base.add(0).cast::<*mut u8>();
+                                    let l110 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len111 = l110;
+                                    let bytes111 = _rt::Vec::from_raw_parts(
+                                        l109.cast(),
+                                        len111,
+                                        len111,
+                                    );
+                                    let l112 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l113 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len114 = l113;
+                                    let bytes114 = _rt::Vec::from_raw_parts(
+                                        l112.cast(),
+                                        len114,
+                                        len114,
+                                    );
+                                    (_rt::string_lift(bytes111), _rt::string_lift(bytes114))
+                                };
+                                result115.push(e115);
+                            }
+                            _rt::cabi_dealloc(
+                                base115,
+                                len115 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::before_summary(
+                                PendingSummary {
+                                    messages: result93,
+                                    context: result100,
+                                },
+                                super::super::super::super::exports::toolcell::tool::hooks::Turn {
+                                    session: _rt::string_lift(bytes101),
+                                    values: result108,
+                                    context: result115,
+                                },
+                            )
+                        };
+                        let ptr117 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result116 {
+                            Ok(e) => {
+                                *ptr117.add(0).cast::<u8>() = (0i32) as u8;
+                                let SummaryAnswer {
+                                    verdict: verdict118,
+                                    messages: messages118,
+                                    effects: effects118,
+                                } = e;
+                                use super::super::super::super::exports::toolcell::tool::hooks::Verdict as V121;
+                                match verdict118 {
+                                    V121::Proceed => {
+                                        *ptr117
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                    V121::Cancel(e) => {
+                                        *ptr117
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec119 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr119 = vec119.as_ptr().cast::<u8>();
+                                        let len119 = vec119.len();
+                                        ::core::mem::forget(vec119);
+                                        *ptr117
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len119;
+                                        *ptr117
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr119.cast_mut();
+                                    }
+                                    V121::Abort(e) => {
+                                        *ptr117
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec120 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr120 = vec120.as_ptr().cast::<u8>();
+                                        let len120 = vec120.len();
+                                        ::core::mem::forget(vec120);
+                                        *ptr117
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len120;
+                                        *ptr117
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr120.cast_mut();
+                                    }
+                                }
+                                match messages118 {
+                                    Some(e) => {
+                                        *ptr117
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec124 = e;
+                                        let len124 = vec124.len();
+                                        let layout124 = _rt::alloc::Layout::from_size_align(
+                                                vec124.len() * (3 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result124, _cleanup124) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout124,
+                                        );
+                                        if let Some(cleanup) = _cleanup124 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec124.into_iter().enumerate() {
+                                            let base = result124
+                                                .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                match e {
+                                                    Choice::Given(e) => {
+                                                        *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>() = _rt::as_i32(e);
+                                                    }
+                                                    Choice::Replaced(e) => {
+                                                        *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>() = _rt::as_i32(e);
+                                                    }
+                                                    Choice::User(e) => {
+                                                        *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                        let vec122 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr122 = vec122.as_ptr().cast::<u8>();
+                                                        let len122 = vec122.len();
+                                                        ::core::mem::forget(vec122);
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len122;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr122.cast_mut();
+                                                    }
+                                                    Choice::Assistant(e) => {
+                                                        *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                        let vec123 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr123 = vec123.as_ptr().cast::<u8>();
+                                                        let len123 = vec123.len();
+                                                        ::core::mem::forget(vec123);
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len123;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr123.cast_mut();
+                                                    }
+                                                }
+                                            }
+                                        }
+                                        *ptr117
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len124;
+                                        *ptr117
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result124;
+                                    }
+                                    None => {
+                                        *ptr117
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                                let super::super::super::super::exports::toolcell::tool::hooks::Effects {
+                                    notices: notices125,
+                                    values: values125,
+                                    other: other125,
+                                } = effects118;
+                                let vec128 = notices125;
+                                let len128 = vec128.len();
+                                let layout128 = _rt::alloc::Layout::from_size_align(
+                                        vec128.len() * (3 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result128, _cleanup128) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout128,
+                                );
+                                if let Some(cleanup) = _cleanup128 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec128.into_iter().enumerate() {
+                                    let base = result128
+                                        .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let super::super::super::super::exports::toolcell::tool::hooks::Notice {
+                                            level: level126,
+                                            text: text126,
+                                        } = e;
+                                        *base.add(0).cast::<u8>() = (level126.clone() as i32) as u8;
+                                        let vec127 = (text126.into_bytes()).into_boxed_slice();
+                                        let ptr127 = vec127.as_ptr().cast::<u8>();
+                                        let len127 = vec127.len();
+                                        ::core::mem::forget(vec127);
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len127;
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr127.cast_mut();
+                                    }
+                                }
+                                *ptr117
+                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len128;
+                                *ptr117
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result128;
+                                let vec132 = values125;
+                                let len132 = vec132.len();
+                                let layout132 = _rt::alloc::Layout::from_size_align(
+                                        vec132.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result132, _cleanup132) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout132,
+                                );
+                                if let Some(cleanup) = _cleanup132 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec132.into_iter().enumerate() {
+                                    let base = result132
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let (t129_0, t129_1) = e;
+                                        let vec130 = (t129_0.into_bytes()).into_boxed_slice();
+                                        let ptr130 = vec130.as_ptr().cast::<u8>();
+                                        let len130 = vec130.len();
+                                        ::core::mem::forget(vec130);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len130;
+                                        *base.add(0).cast::<*mut u8>() = ptr130.cast_mut();
+                                        let vec131 = (t129_1.into_bytes()).into_boxed_slice();
+                                        let ptr131 = vec131.as_ptr().cast::<u8>();
+                                        let len131 = vec131.len();
+                                        ::core::mem::forget(vec131);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len131;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr131.cast_mut();
+                                    }
+                                }
+                                *ptr117
+                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len132;
+                                *ptr117
+                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result132;
+                                let vec136 = other125;
+                                let len136 = vec136.len();
+                                let layout136 = _rt::alloc::Layout::from_size_align(
+                                        vec136.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result136, _cleanup136) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout136,
+                                );
+                                if let Some(cleanup) = _cleanup136 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec136.into_iter().enumerate() {
+                                    let base = result136
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let (t133_0, t133_1) = e;
+                                        let vec134 = (t133_0.into_bytes()).into_boxed_slice();
+                                        let ptr134 = vec134.as_ptr().cast::<u8>();
+                                        let len134 = vec134.len();
+                                        ::core::mem::forget(vec134);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len134;
+                                        *base.add(0).cast::<*mut u8>() = ptr134.cast_mut();
+                                        let vec135 = (t133_1.into_bytes()).into_boxed_slice();
+                                        let ptr135 = vec135.as_ptr().cast::<u8>();
+                                        let len135 = vec135.len();
+                                        ::core::mem::forget(vec135);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len135;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr135.cast_mut();
+                                    }
+                                }
+                                *ptr117
+                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len136;
+                                *ptr117
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result136;
+                            }
+                            Err(e) => {
+                                *ptr117.add(0).cast::<u8>() = (1i32) as u8;
+                                let vec137 = (e.into_bytes()).into_boxed_slice();
+                                let ptr137 = vec137.as_ptr().cast::<u8>();
+                                let len137 = vec137.len();
+                                ::core::mem::forget(vec137);
+                                *ptr117
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len137;
+                                *ptr117
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr137.cast_mut();
+                            }
+                        };
+                        ptr117
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_before_summary<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {}
+                                    1 => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l2, l3, 1);
+                                    }
+                                    _ => {
+                                        let l4 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l5 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l4, l5, 1);
+                                    }
+                                }
+                                let l6 = i32::from(
+                                    *arg0
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                match l6 {
+                                    0 => {}
+                                    _ => {
+                                        let l7 = *arg0
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l8 = *arg0
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base14 = l7;
+                                        let len14 = l8;
+                                        for i in 0..len14 {
+                                            let base = base14
+                                                .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l9 = i32::from(*base.add(0).cast::<u8>());
+                                                match l9 {
+                                                    0 => {}
+                                                    1 => {}
+                                                    2 => {
+                                                        let l10 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l11 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l10, l11, 1);
+                                                    }
+                                                    _ => {
+                                                        let l12 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l13 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l12, l13, 1);
+                                                    }
+                                                }
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base14,
+                                            len14 * (3 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                }
+                                let l15 = *arg0
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l16 = *arg0
+                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base19 = l15;
+                                let len19 = l16;
+                                for i in 0..len19 {
+                                    let base = base19
+                                        .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l17 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l18 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l17, l18, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base19,
+                                    len19 * (3 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l20 = *arg0
+                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l21 = *arg0
+                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base26 = l20;
+                                let len26 = l21;
+                                for i in 0..len26 {
+                                    let base = base26
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l22 = *base.add(0).cast::<*mut u8>();
+                                        let l23 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l22, l23, 1);
+                                        let l24 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l25 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l24, l25, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base26,
+                                    len26 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l27 = *arg0
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l28 = *arg0
+                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base33 = l27;
+                                let len33 = l28;
+                                for i in 0..len33 {
+                                    let base = base33
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l29 = *base.add(0).cast::<*mut u8>();
+                                        let l30 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l29, l30, 1);
+                                        let l31 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l32 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l31, l32, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base33,
+                                    len33 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                            }
+                            _ => {
+                                let l34 = *arg0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l35 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l34, l35, 1);
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_after_summary_cabi<T_: Guest>(
+                    arg0: *mut u8,
+                    arg1: usize,
+                    arg2: *mut u8,
+                    arg3: usize,
+                    arg4: *mut u8,
+                    arg5: usize,
+                    arg6: *mut u8,
+                    arg7: usize,
+                    arg8: *mut u8,
+                    arg9: usize,
+                    arg10: *mut u8,
+                    arg11: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result210 = {
+                            let base93 = arg0;
+                            let len93 = arg1;
+                            let mut result93 = _rt::Vec::with_capacity(len93);
+                            for i in 0..len93 {
+                                let base = base93
+                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                let e93 = {
+                                    let l0 = i32::from(*base.add(0).cast::<u8>());
+                                    let v92 = match l0 {
+                                        0 => {
+                                            let e92 = {
+                                                let l1 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l2 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base24 = l1;
+                                                let len24 = l2;
+                                                let mut result24 = _rt::Vec::with_capacity(len24);
+                                                for i in 0..len24 {
+                                                    let base = base24
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e24 = {
+                                                        let l3 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V23;
+                                                        let v23 = match l3 {
+                                                            0 => {
+                                                                let e23 = {
+                                                                    let l4 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l5 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len6 = l5;
+                                                                    let bytes6 = _rt::Vec::from_raw_parts(
+                                                                        l4.cast(),
+                                                                        len6,
+                                                                        len6,
+                                                                    );
+                                                                    _rt::string_lift(bytes6)
+                                                                };
+                                                                V23::Text(e23)
+                                                            }
+                                                            1 => {
+                                                                let e23 = {
+                                                                    let l7 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l8 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len9 = l8;
+                                                                    let bytes9 = _rt::Vec::from_raw_parts(
+                                                                        l7.cast(),
+                                                                        len9,
+                                                                        len9,
+                                                                    );
+                                                                    let l10 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l11 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len12 = l11;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes9),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(_rt::Vec::from_raw_parts(l10.cast(), len12, len12)),
+                                                                    }
+                                                                };
+                                                                V23::Blob(e23)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e23 = {
+                                                                    let l13 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l14 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len15 = l14;
+                                                                    let bytes15 = _rt::Vec::from_raw_parts(
+                                                                        l13.cast(),
+                                                                        len15,
+                                                                        len15,
+                                                                    );
+                                                                    let l16 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l17 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len18 = l17;
+                                                                    let bytes18 = _rt::Vec::from_raw_parts(
+                                                                        l16.cast(),
+                                                                        len18,
+                                                                        len18,
+                                                                    );
+                                                                    let l19 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes15),
+                                                                        name: _rt::string_lift(bytes18),
+                                                                        media_type: match l19 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l20 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l21 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len22 = l21;
+                                                                                    let bytes22 = _rt::Vec::from_raw_parts(
+                                                                                        l20.cast(),
+                                                                                        len22,
+                                                                                        len22,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes22)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V23::Link(e23)
+                                                            }
+                                                        };
+                                                        v23
+                                                    };
+                                                    result24.push(e24);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base24,
+                                                    len24 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                result24
+                                            };
+                                            Message::User(e92)
+                                        }
+                                        1 => {
+                                            let e92 = {
+                                                let l25 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l26 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base48 = l25;
+                                                let len48 = l26;
+                                                let mut result48 = _rt::Vec::with_capacity(len48);
+                                                for i in 0..len48 {
+                                                    let base = base48
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e48 = {
+                                                        let l27 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V47;
+                                                        let v47 = match l27 {
+                                                            0 => {
+                                                                let e47 = {
+                                                                    let l28 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l29 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len30 = l29;
+                                                                    let bytes30 = _rt::Vec::from_raw_parts(
+                                                                        l28.cast(),
+                                                                        len30,
+                                                                        len30,
+                                                                    );
+                                                                    _rt::string_lift(bytes30)
+                                                                };
+                                                                V47::Text(e47)
+                                                            }
+                                                            1 => {
+                                                                let e47 = {
+                                                                    let l31 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l32 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len33 = l32;
+                                                                    let bytes33 = _rt::Vec::from_raw_parts(
+                                                                        l31.cast(),
+                                                                        len33,
+                                                                        len33,
+                                                                    );
+                                                                    let l34 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l35 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len36 = l35;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes33),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(_rt::Vec::from_raw_parts(l34.cast(), len36, len36)),
+                                                                    }
+                                                                };
+                                                                V47::Blob(e47)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e47 = {
+                                                                    let l37 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l38 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len39 = l38;
+                                                                    let bytes39 = _rt::Vec::from_raw_parts(
+                                                                        l37.cast(),
+                                                                        len39,
+                                                                        len39,
+                                                                    );
+                                                                    let l40 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l41 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len42 = l41;
+                                                                    let bytes42 = _rt::Vec::from_raw_parts(
+                                                                        l40.cast(),
+                                                                        len42,
+                                                                        len42,
+                                                                    );
+                                                                    let l43 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes39),
+                                                                        name: _rt::string_lift(bytes42),
+                                                                        media_type: match l43 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l44 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l45 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len46 = l45;
+                                                                                    let bytes46 = _rt::Vec::from_raw_parts(
+                                                                                        l44.cast(),
+                                                                                        len46,
+                                                                                        len46,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes46)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V47::Link(e47)
+                                                            }
+                                                        };
+                                                        v47
+                                                    };
+                                                    result48.push(e48);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base48,
+                                                    len48 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l49 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l50 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base60 = l49;
+                                                let len60 = l50;
+                                                let mut result60 = _rt::Vec::with_capacity(len60);
+                                                for i in 0..len60 {
+                                                    let base = base60
+                                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                                    let e60 = {
+                                                        let l51 = *base.add(0).cast::<*mut u8>();
+                                                        let l52 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len53 = l52;
+                                                        let bytes53 = _rt::Vec::from_raw_parts(
+                                                            l51.cast(),
+                                                            len53,
+                                                            len53,
+                                                        );
+                                                        let l54 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l55 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len56 = l55;
+                                                        let bytes56 = _rt::Vec::from_raw_parts(
+                                                            l54.cast(),
+                                                            len56,
+                                                            len56,
+                                                        );
+                                                        let l57 = *base
+                                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l58 = *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len59 = l58;
+                                                        let bytes59 = _rt::Vec::from_raw_parts(
+                                                            l57.cast(),
+                                                            len59,
+                                                            len59,
+                                                        );
+                                                        RequestedCall {
+                                                            id: _rt::string_lift(bytes53),
+                                                            tool: _rt::string_lift(bytes56),
+                                                            arguments: _rt::string_lift(bytes59),
+                                                        }
+                                                    };
+                                                    result60.push(e60);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base60,
+                                                    len60 * (6 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                Response {
+                                                    content: result48,
+                                                    calls: result60,
+                                                }
+                                            };
+                                            Message::Assistant(e92)
+                                        }
+                                        n => {
+                                            debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                            let e92 = {
+                                                let l61 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l62 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len63 = l62;
+                                                let bytes63 = _rt::Vec::from_raw_parts(
+                                                    l61.cast(),
+                                                    len63,
+                                                    len63,
+                                                );
+                                                let l64 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l65 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len66 = l65;
+                                                let bytes66 = _rt::Vec::from_raw_parts(
+                                                    l64.cast(),
+                                                    len66,
+                                                    len66,
+                                                );
+                                                let l67 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l68 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base90 = l67;
+                                                let len90 = l68;
+                                                let mut result90 = _rt::Vec::with_capacity(len90);
+                                                for i in 0..len90 {
+                                                    let base = base90
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e90 = {
+                                                        let l69 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V89;
+                                                        let v89 = match l69 {
+                                                            0 => {
+                                                                let e89 = {
+                                                                    let l70 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l71 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len72 = l71;
+                                                                    let bytes72 = _rt::Vec::from_raw_parts(
+                                                                        l70.cast(),
+                                                                        len72,
+                                                                        len72,
+                                                                    );
+                                                                    _rt::string_lift(bytes72)
+                                                                };
+                                                                V89::Text(e89)
+                                                            }
+                                                            1 => {
+                                                                let e89 = {
+                                                                    let l73 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l74 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len75 = l74;
+                                                                    let bytes75 = _rt::Vec::from_raw_parts(
+                                                                        l73.cast(),
+                                                                        len75,
+                                                                        len75,
+                                                                    );
+                                                                    let l76 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l77 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len78 = l77;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes75),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(_rt::Vec::from_raw_parts(l76.cast(), len78, len78)),
+                                                                    }
+                                                                };
+                                                                V89::Blob(e89)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e89 = {
+                                                                    let l79 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l80 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len81 = l80;
+                                                                    let bytes81 = _rt::Vec::from_raw_parts(
+                                                                        l79.cast(),
+                                                                        len81,
+                                                                        len81,
+                                                                    );
+                                                                    let l82 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l83 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len84 = l83;
+                                                                    let bytes84 = _rt::Vec::from_raw_parts(
+                                                                        l82.cast(),
+                                                                        len84,
+                                                                        len84,
+                                                                    );
+                                                                    let l85 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes81),
+                                                                        name: _rt::string_lift(bytes84),
+                                                                        media_type: match l85 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l86 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l87 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len88 = l87;
+                                                                                    let bytes88 = _rt::Vec::from_raw_parts(
+                                                                                        l86.cast(),
+                                                                                        len88,
+                                                                                        len88,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes88)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V89::Link(e89)
+                                                            }
+                                                        };
+                                                        v89
+                                                    };
+                                                    result90.push(e90);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base90,
+                                                    len90 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l91 = i32::from(
+                                                    *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<u8>(),
+                                                );
+                                                CallResult {
+                                                    id: _rt::string_lift(bytes63),
+                                                    tool: _rt::string_lift(bytes66),
+                                                    content: result90,
+                                                    is_error: _rt::bool_lift(l91 as u8),
+                                                }
+                                            };
+                                            Message::Tool(e92)
+                                        }
+                                    };
+                                    v92
+                                };
+                                result93.push(e93);
+                            }
+                            _rt::cabi_dealloc(
+                                base93,
+                                len93 * (8 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let base187 = arg2;
+                            let len187 = arg3;
+                            let mut result187 = _rt::Vec::with_capacity(len187);
+                            for i in 0..len187 {
+                                let base = base187
+                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                let e187 = {
+                                    let l94 = i32::from(*base.add(0).cast::<u8>());
+                                    let v186 = match l94 {
+                                        0 => {
+                                            let e186 = {
+                                                let l95 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l96 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base118 = l95;
+                                                let len118 = l96;
+                                                let mut result118 = _rt::Vec::with_capacity(len118);
+                                                for i in 0..len118 {
+                                                    let base = base118
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e118 = {
+                                                        let l97 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V117;
+                                                        let v117 = match l97 {
+                                                            0 => {
+                                                                let e117 = {
+                                                                    let l98 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l99 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len100 = l99;
+                                                                    let bytes100 = _rt::Vec::from_raw_parts(
+                                                                        l98.cast(),
+                                                                        len100,
+                                                                        len100,
+                                                                    );
+                                                                    _rt::string_lift(bytes100)
+                                                                };
+                                                                V117::Text(e117)
+                                                            }
+                                                            1 => {
+                                                                let e117 = {
+                                                                    let l101 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l102 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len103 = l102;
+                                                                    let bytes103 = _rt::Vec::from_raw_parts(
+                                                                        l101.cast(),
+                                                                        len103,
+                                                                        len103,
+                                                                    );
+                                                                    let l104 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l105 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len106 = l105;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes103),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(
+                                                                            _rt::Vec::from_raw_parts(l104.cast(), len106, len106),
+                                                                        ),
+                                                                    }
+                                                                };
+                                                                V117::Blob(e117)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e117 = {
+                                                                    let l107 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l108 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len109 = l108;
+                                                                    let bytes109 = _rt::Vec::from_raw_parts(
+                                                                        l107.cast(),
+                                                                        len109,
+                                                                        len109,
+                                                                    );
+                                                                    let l110 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l111 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len112 = l111;
+                                                                    let bytes112 = _rt::Vec::from_raw_parts(
+                                                                        l110.cast(),
+                                                                        len112,
+                                                                        len112,
+                                                                    );
+                                                                    let l113 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes109),
+                                                                        name: _rt::string_lift(bytes112),
+                                                                        media_type: match l113 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l114 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l115 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len116 = l115;
+                                                                                    let bytes116 = _rt::Vec::from_raw_parts(
+                                                                                        l114.cast(),
+                                                                                        len116,
+                                                                                        len116,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes116)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V117::Link(e117)
+                                                            }
+                                                        };
+                                                        v117
+                                                    };
+                                                    result118.push(e118);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base118,
+                                                    len118 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                result118
+                                            };
+                                            Message::User(e186)
+                                        }
+                                        1 => {
+                                            let e186 = {
+                                                let l119 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l120 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base142 = l119;
+                                                let len142 = l120;
+                                                let mut result142 = _rt::Vec::with_capacity(len142);
+                                                for i in 0..len142 {
+                                                    let base = base142
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e142 = {
+                                                        let l121 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V141;
+                                                        let v141 = match l121 {
+                                                            0 => {
+                                                                let e141 = {
+                                                                    let l122 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l123 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len124 = l123;
+                                                                    let bytes124 = _rt::Vec::from_raw_parts(
+                                                                        l122.cast(),
+                                                                        len124,
+                                                                        len124,
+                                                                    );
+                                                                    _rt::string_lift(bytes124)
+                                                                };
+                                                                V141::Text(e141)
+                                                            }
+                                                            1 => {
+                                                                let e141 = {
+                                                                    let l125 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l126 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len127 = l126;
+                                                                    let bytes127 = _rt::Vec::from_raw_parts(
+                                                                        l125.cast(),
+                                                                        len127,
+                                                                        len127,
+                                                                    );
+                                                                    let l128 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l129 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len130 = l129;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes127),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(
+                                                                            _rt::Vec::from_raw_parts(l128.cast(), len130, len130),
+                                                                        ),
+                                                                    }
+                                                                };
+                                                                V141::Blob(e141)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e141 = {
+                                                                    let l131 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l132 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len133 = l132;
+                                                                    let bytes133 = _rt::Vec::from_raw_parts(
+                                                                        l131.cast(),
+                                                                        len133,
+                                                                        len133,
+                                                                    );
+                                                                    let l134 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l135 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len136 = l135;
+                                                                    let bytes136 = _rt::Vec::from_raw_parts(
+                                                                        l134.cast(),
+                                                                        len136,
+                                                                        len136,
+                                                                    );
+                                                                    let l137 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes133),
+                                                                        name: _rt::string_lift(bytes136),
+                                                                        media_type: match l137 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l138 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l139 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len140 = l139;
+                                                                                    let bytes140 = _rt::Vec::from_raw_parts(
+                                                                                        l138.cast(),
+                                                                                        len140,
+                                                                                        len140,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes140)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V141::Link(e141)
+                                                            }
+                                                        };
+                                                        v141
+                                                    };
+                                                    result142.push(e142);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base142,
+                                                    len142 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l143 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l144 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base154 = l143;
+                                                let len154 = l144;
+                                                let mut result154 = _rt::Vec::with_capacity(len154);
+                                                for i in 0..len154 {
+                                                    let base = base154
+                                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                                    let e154 = {
+                                                        let l145 = *base.add(0).cast::<*mut u8>();
+                                                        let l146 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len147 = l146;
+                                                        let bytes147 = _rt::Vec::from_raw_parts(
+                                                            l145.cast(),
+                                                            len147,
+                                                            len147,
+                                                        );
+                                                        let l148 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l149 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len150 = l149;
+                                                        let bytes150 = _rt::Vec::from_raw_parts(
+                                                            l148.cast(),
+                                                            len150,
+                                                            len150,
+                                                        );
+                                                        let l151 = *base
+                                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l152 = *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len153 = l152;
+                                                        let bytes153 = _rt::Vec::from_raw_parts(
+                                                            l151.cast(),
+                                                            len153,
+                                                            len153,
+                                                        );
+                                                        RequestedCall {
+                                                            id: _rt::string_lift(bytes147),
+                                                            tool: _rt::string_lift(bytes150),
+                                                            arguments: _rt::string_lift(bytes153),
+                                                        }
+                                                    };
+                                                    result154.push(e154);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base154,
+                                                    len154 * (6 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                Response {
+                                                    content: result142,
+                                                    calls: result154,
+                                                }
+                                            };
+                                            Message::Assistant(e186)
+                                        }
+                                        n => {
+                                            debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                            let e186 = {
+                                                let l155 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l156 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len157 = l156;
+                                                let bytes157 = _rt::Vec::from_raw_parts(
+                                                    l155.cast(),
+                                                    len157,
+                                                    len157,
+                                                );
+                                                let l158 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l159 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len160 = l159;
+                                                let bytes160 = _rt::Vec::from_raw_parts(
+                                                    l158.cast(),
+                                                    len160,
+                                                    len160,
+                                                );
+                                                let l161 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l162 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base184 = l161;
+                                                let len184 = l162;
+                                                let mut result184 = _rt::Vec::with_capacity(len184);
+                                                for i in 0..len184 {
+                                                    let base = base184
+                                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                    let e184 = {
+                                                        let l163 = i32::from(*base.add(0).cast::<u8>());
+                                                        use super::super::super::super::__with_name2::Content as V183;
+                                                        let v183 = match l163 {
+                                                            0 => {
+                                                                let e183 = {
+                                                                    let l164 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l165 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len166 = l165;
+                                                                    let bytes166 = _rt::Vec::from_raw_parts(
+                                                                        l164.cast(),
+                                                                        len166,
+                                                                        len166,
+                                                                    );
+                                                                    _rt::string_lift(bytes166)
+                                                                };
+                                                                V183::Text(e183)
+                                                            }
+                                                            1 => {
+                                                                let e183 = {
+                                                                    let l167 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l168 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len169 = l168;
+                                                                    let bytes169 = _rt::Vec::from_raw_parts(
+                                                                        l167.cast(),
+                                                                        len169,
+                                                                        len169,
+                                                                    );
+                                                                    let l170 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l171 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len172 = l171;
+                                                                    super::super::super::super::__with_name2::Blob {
+                                                                        media_type: _rt::string_lift(bytes169),
+                                                                        data: <_ as From<
+                                                                            _rt::Vec<_>,
+                                                                        >>::from(
+                                                                            _rt::Vec::from_raw_parts(l170.cast(), len172, len172),
+                                                                        ),
+                                                                    }
+                                                                };
+                                                                V183::Blob(e183)
+                                                            }
+                                                            n => {
+                                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
+                                                                let e183 = {
+                                                                    let l173 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l174 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len175 = l174;
+                                                                    let bytes175 = _rt::Vec::from_raw_parts(
+                                                                        l173.cast(),
+                                                                        len175,
+                                                                        len175,
+                                                                    );
+                                                                    let l176 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l177 = *base
+                                                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len178 = l177;
+                                                                    let bytes178 = _rt::Vec::from_raw_parts(
+                                                                        l176.cast(),
+                                                                        len178,
+                                                                        len178,
+                                                                    );
+                                                                    let l179 = i32::from(
+                                                                        *base
+                                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<u8>(),
+                                                                    );
+                                                                    super::super::super::super::__with_name2::Link {
+                                                                        uri: _rt::string_lift(bytes175),
+                                                                        name: _rt::string_lift(bytes178),
+                                                                        media_type: match l179 {
+                                                                            0 => None,
+                                                                            1 => {
+                                                                                let e = {
+                                                                                    let l180 = *base
+                                                                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<*mut u8>();
+                                                                                    let l181 = *base
+                                                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                                        .cast::<usize>();
+                                                                                    let len182 = l181;
+                                                                                    let bytes182 = _rt::Vec::from_raw_parts(
+                                                                                        l180.cast(),
+                                                                                        len182,
+                                                                                        len182,
+                                                                                    );
+                                                                                    _rt::string_lift(bytes182)
+                                                                                };
+                                                                                Some(e)
+                                                                            }
+                                                                            _ => _rt::invalid_enum_discriminant(),
+                                                                        },
+                                                                    }
+                                                                };
+                                                                V183::Link(e183)
+                                                            }
+                                                        };
+                                                        v183
+                                                    };
+                                                    result184.push(e184);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base184,
+                                                    len184 * (8 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l185 = i32::from(
+                                                    *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<u8>(),
+                                                );
+                                                CallResult {
+                                                    id: _rt::string_lift(bytes157),
+                                                    tool: _rt::string_lift(bytes160),
+                                                    content: result184,
+                                                    is_error: _rt::bool_lift(l185 as u8),
+                                                }
+                                            };
+                                            Message::Tool(e186)
+                                        }
+                                    };
+                                    v186
+                                };
+                                result187.push(e187);
+                            }
+                            _rt::cabi_dealloc(
+                                base187,
+                                len187 * (8 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let base194 = arg4;
+                            let len194 = arg5;
+                            let mut result194 = _rt::Vec::with_capacity(len194);
+                            for i in 0..len194 {
+                                let base = base194
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e194 = {
+                                    let l188 = *base.add(0).cast::<*mut u8>();
+                                    let l189 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len190 = l189;
+                                    let bytes190 = _rt::Vec::from_raw_parts(
+                                        l188.cast(),
+                                        len190,
+                                        len190,
+                                    );
+                                    let l191 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l192 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len193 = l192;
+                                    let bytes193 = _rt::Vec::from_raw_parts(
+                                        l191.cast(),
+                                        len193,
+                                        len193,
+                                    );
+                                    (_rt::string_lift(bytes190), _rt::string_lift(bytes193))
+                                };
+                                result194.push(e194);
+                            }
+                            _rt::cabi_dealloc(
+                                base194,
+                                len194 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let len195 = arg7;
+                            let bytes195 = _rt::Vec::from_raw_parts(
+                                arg6.cast(),
+                                len195,
+                                len195,
+                            );
+                            let base202 = arg8;
+                            let len202 = arg9;
+                            let mut result202 = _rt::Vec::with_capacity(len202);
+                            for i in 0..len202 {
+                                let base = base202
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e202 = {
+                                    let l196 = *base.add(0).cast::<*mut u8>();
+                                    let l197 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len198 = l197;
+                                    let bytes198 = _rt::Vec::from_raw_parts(
+                                        l196.cast(),
+                                        len198,
+                                        len198,
+                                    );
+                                    let l199 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l200 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len201 = l200;
+                                    let bytes201 = _rt::Vec::from_raw_parts(
+                                        l199.cast(),
+                                        len201,
+                                        len201,
+                                    );
+                                    (_rt::string_lift(bytes198), _rt::string_lift(bytes201))
+                                };
+                                result202.push(e202);
+                            }
+                            _rt::cabi_dealloc(
+                                base202,
+                                len202 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let base209 = arg10;
+                            let len209 = arg11;
+                            let mut result209 = _rt::Vec::with_capacity(len209);
+                            for i in 0..len209 {
+                                let base = base209
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e209 = {
+                                    let l203 = *base.add(0).cast::<*mut u8>();
+                                    let l204 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len205 = l204;
+                                    let bytes205 = _rt::Vec::from_raw_parts(
+                                        l203.cast(),
+                                        len205,
+                                        len205,
+                                    );
+                                    let l206 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l207 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len208 = l207;
+                                    let bytes208 = _rt::Vec::from_raw_parts(
+                                        l206.cast(),
+                                        len208,
+                                        len208,
+                                    );
+                                    (_rt::string_lift(bytes205), _rt::string_lift(bytes208))
+                                };
+                                result209.push(e209);
+                            }
+                            _rt::cabi_dealloc(
+                                base209,
+                                len209 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::after_summary(
+                                FinishedSummary {
+                                    replaced: result93,
+                                    messages: result187,
+                                    context: result194,
+                                },
+                                super::super::super::super::exports::toolcell::tool::hooks::Turn {
+                                    session: _rt::string_lift(bytes195),
+                                    values: result202,
+                                    context: result209,
+                                },
+                            )
+                        };
+                        let ptr211 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result210 {
+                            Ok(e) => {
+                                *ptr211.add(0).cast::<u8>() = (0i32) as u8;
+                                let SummaryAnswer {
+                                    verdict: verdict212,
+                                    messages: messages212,
+                                    effects: effects212,
+                                } = e;
+                                use super::super::super::super::exports::toolcell::tool::hooks::Verdict as V215;
+                                match verdict212 {
+                                    V215::Proceed => {
+                                        *ptr211
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                    V215::Cancel(e) => {
+                                        *ptr211
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec213 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr213 = vec213.as_ptr().cast::<u8>();
+                                        let len213 = vec213.len();
+                                        ::core::mem::forget(vec213);
+                                        *ptr211
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len213;
+                                        *ptr211
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr213.cast_mut();
+                                    }
+                                    V215::Abort(e) => {
+                                        *ptr211
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec214 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr214 = vec214.as_ptr().cast::<u8>();
+                                        let len214 = vec214.len();
+                                        ::core::mem::forget(vec214);
+                                        *ptr211
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len214;
+                                        *ptr211
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr214.cast_mut();
+                                    }
+                                }
+                                match messages212 {
+                                    Some(e) => {
+                                        *ptr211
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec218 = e;
+                                        let len218 = vec218.len();
+                                        let layout218 = _rt::alloc::Layout::from_size_align(
+                                                vec218.len() * (3 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result218, _cleanup218) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout218,
+                                        );
+                                        if let Some(cleanup) = _cleanup218 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec218.into_iter().enumerate() {
+                                            let base = result218
+                                                .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                match e {
+                                                    Choice::Given(e) => {
+                                                        *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>() = _rt::as_i32(e);
+                                                    }
+                                                    Choice::Replaced(e) => {
+                                                        *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>() = _rt::as_i32(e);
+                                                    }
+                                                    Choice::User(e) => {
+                                                        *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                        let vec216 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr216 = vec216.as_ptr().cast::<u8>();
+                                                        let len216 = vec216.len();
+                                                        ::core::mem::forget(vec216);
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len216;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr216.cast_mut();
+                                                    }
+                                                    Choice::Assistant(e) => {
+                                                        *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                        let vec217 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr217 = vec217.as_ptr().cast::<u8>();
+                                                        let len217 = vec217.len();
+                                                        ::core::mem::forget(vec217);
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len217;
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr217.cast_mut();
+                                                    }
+                                                }
+                                            }
+                                        }
+                                        *ptr211
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len218;
+                                        *ptr211
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result218;
+                                    }
+                                    None => {
+                                        *ptr211
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                                let super::super::super::super::exports::toolcell::tool::hooks::Effects {
+                                    notices: notices219,
+                                    values: values219,
+                                    other: other219,
+                                } = effects212;
+                                let vec222 = notices219;
+                                let len222 = vec222.len();
+                                let layout222 = _rt::alloc::Layout::from_size_align(
+                                        vec222.len() * (3 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result222, _cleanup222) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout222,
+                                );
+                                if let Some(cleanup) = _cleanup222 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec222.into_iter().enumerate() {
+                                    let base = result222
+                                        .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let super::super::super::super::exports::toolcell::tool::hooks::Notice {
+                                            level: level220,
+                                            text: text220,
+                                        } = e;
+                                        *base.add(0).cast::<u8>() = (level220.clone() as i32) as u8;
+                                        let vec221 = (text220.into_bytes()).into_boxed_slice();
+                                        let ptr221 = vec221.as_ptr().cast::<u8>();
+                                        let len221 = vec221.len();
+                                        ::core::mem::forget(vec221);
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len221;
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr221.cast_mut();
+                                    }
+                                }
+                                *ptr211
+                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len222;
+                                *ptr211
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result222;
+                                let vec226 = values219;
+                                let len226 = vec226.len();
+                                let layout226 = _rt::alloc::Layout::from_size_align(
+                                        vec226.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result226, _cleanup226) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout226,
+                                );
+                                if let Some(cleanup) = _cleanup226 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec226.into_iter().enumerate() {
+                                    let base = result226
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let (t223_0, t223_1) = e;
+                                        let vec224 = (t223_0.into_bytes()).into_boxed_slice();
+                                        let ptr224 = vec224.as_ptr().cast::<u8>();
+                                        let len224 = vec224.len();
+                                        ::core::mem::forget(vec224);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len224;
+                                        *base.add(0).cast::<*mut u8>() = ptr224.cast_mut();
+                                        let vec225 = (t223_1.into_bytes()).into_boxed_slice();
+                                        let ptr225 = vec225.as_ptr().cast::<u8>();
+                                        let len225 = vec225.len();
+                                        ::core::mem::forget(vec225);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len225;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr225.cast_mut();
+                                    }
+                                }
+                                *ptr211
+                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len226;
+                                *ptr211
+                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result226;
+                                let vec230 = other219;
+                                let len230 = vec230.len();
+                                let layout230 = _rt::alloc::Layout::from_size_align(
+                                        vec230.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result230, _cleanup230) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout230,
+                                );
+                                if let Some(cleanup) = _cleanup230 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec230.into_iter().enumerate() {
+                                    let base = result230
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let (t227_0, t227_1) = e;
+                                        let vec228 = (t227_0.into_bytes()).into_boxed_slice();
+                                        let ptr228 = vec228.as_ptr().cast::<u8>();
+                                        let len228 = vec228.len();
+                                        ::core::mem::forget(vec228);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len228;
+                                        *base.add(0).cast::<*mut u8>() = ptr228.cast_mut();
+                                        let vec229 = (t227_1.into_bytes()).into_boxed_slice();
+                                        let ptr229 = vec229.as_ptr().cast::<u8>();
+                                        let len229 = vec229.len();
+                                        ::core::mem::forget(vec229);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len229;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr229.cast_mut();
+                                    }
+                                }
+                                *ptr211
+                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len230;
+                                *ptr211
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result230;
+                            }
+                            Err(e) => {
+                                *ptr211.add(0).cast::<u8>() = (1i32) as u8;
+                                let vec231 = (e.into_bytes()).into_boxed_slice();
+                                let ptr231 = vec231.as_ptr().cast::<u8>();
+                                let len231 = vec231.len();
+                                ::core::mem::forget(vec231);
+                                *ptr211
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len231;
+                                *ptr211
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr231.cast_mut();
+                            }
+                        };
+                        ptr211
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_after_summary<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {}
+                                    1 => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l2, l3, 1);
+                                    }
+                                    _ => {
+                                        let l4 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l5 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l4, l5, 1);
+                                    }
+                                }
+                                let l6 = i32::from(
+                                    *arg0
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                match l6 {
+                                    0 => {}
+                                    _ => {
+                                        let l7 = *arg0
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l8 = *arg0
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base14 = l7;
+                                        let len14 = l8;
+                                        for i in 0..len14 {
+                                            let base = base14
+                                                .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l9 = i32::from(*base.add(0).cast::<u8>());
+                                                match l9 {
+                                                    0 => {}
+                                                    1 => {}
+                                                    2 => {
+                                                        let l10 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l11 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l10, l11, 1);
+                                                    }
+                                                    _ => {
+                                                        let l12 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l13 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l12, l13, 1);
+                                                    }
+                                                }
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base14,
+                                            len14 * (3 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                }
+                                let l15 = *arg0
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l16 = *arg0
+                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base19 = l15;
+                                let len19 = l16;
+                                for i in 0..len19 {
+                                    let base = base19
+                                        .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l17 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l18 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l17, l18, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base19,
+                                    len19 * (3 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l20 = *arg0
+                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l21 = *arg0
+                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base26 = l20;
+                                let len26 = l21;
+                                for i in 0..len26 {
+                                    let base = base26
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l22 = *base.add(0).cast::<*mut u8>();
+                                        let l23 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l22, l23, 1);
+                                        let l24 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l25 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l24, l25, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base26,
+                                    len26 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l27 = *arg0
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l28 = *arg0
+                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base33 = l27;
+                                let len33 = l28;
+                                for i in 0..len33 {
+                                    let base = base33
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l29 = *base.add(0).cast::<*mut u8>();
+                                        let l30 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l29, l30, 1);
+                                        let l31 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l32 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l31, l32, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base33,
+                                    len33 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                            }
+                            _ => {
+                                let l34 = *arg0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l35 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l34, l35, 1);
+                            }
+                        }
+                    }
+                }
+                pub trait Guest {
+                    /// Returns the points at which the hook runs. The host calls it with
+                    /// `hooks.describe` and under its rules.
+                    #[allow(async_fn_in_trait)]
+                    fn describe() -> SummaryMoments;
+                    /// Chooses the messages that the model summarises. All of them will be
+                    /// replaced by the summary, also those that it does not choose.
+                    #[allow(async_fn_in_trait)]
+                    fn before_summary(
+                        summary: PendingSummary,
+                        turn: Turn,
+                    ) -> ::core::result::Result<SummaryAnswer, _rt::String>;
+                    /// Chooses the messages that replace the older part of the conversation.
+                    #[allow(async_fn_in_trait)]
+                    fn after_summary(
+                        summary: FinishedSummary,
+                        turn: Turn,
+                    ) -> ::core::result::Result<SummaryAnswer, _rt::String>;
+                }
+                #[doc(hidden)]
+                #[macro_export]
+                macro_rules! __export_toolcell_tool_summary_hooks_0_1_0_cabi {
+                    ($ty:ident with_types_in $($path_to_types:tt)*) => {
+                        const _ : () = { #[unsafe (export_name =
+                        "toolcell:tool/summary-hooks@0.1.0#describe")] unsafe extern "C"
+                        fn export_describe() -> i32 { unsafe { $($path_to_types)*::
+                        _export_describe_cabi::<$ty > () } } #[unsafe (export_name =
+                        "toolcell:tool/summary-hooks@0.1.0#before-summary")] unsafe
+                        extern "C" fn export_before_summary(arg0 : * mut u8, arg1 :
+                        usize, arg2 : * mut u8, arg3 : usize, arg4 : * mut u8, arg5 :
+                        usize, arg6 : * mut u8, arg7 : usize, arg8 : * mut u8, arg9 :
+                        usize,) -> * mut u8 { unsafe { $($path_to_types)*::
+                        _export_before_summary_cabi::<$ty > (arg0, arg1, arg2, arg3,
+                        arg4, arg5, arg6, arg7, arg8, arg9) } } #[unsafe (export_name =
+                        "cabi_post_toolcell:tool/summary-hooks@0.1.0#before-summary")]
+                        unsafe extern "C" fn _post_return_before_summary(arg0 : * mut
+                        u8,) { unsafe { $($path_to_types)*::
+                        __post_return_before_summary::<$ty > (arg0) } } #[unsafe
+                        (export_name =
+                        "toolcell:tool/summary-hooks@0.1.0#after-summary")] unsafe extern
+                        "C" fn export_after_summary(arg0 : * mut u8, arg1 : usize, arg2 :
+                        * mut u8, arg3 : usize, arg4 : * mut u8, arg5 : usize, arg6 : *
+                        mut u8, arg7 : usize, arg8 : * mut u8, arg9 : usize, arg10 : *
+                        mut u8, arg11 : usize,) -> * mut u8 { unsafe {
+                        $($path_to_types)*:: _export_after_summary_cabi::<$ty > (arg0,
+                        arg1, arg2, arg3, arg4, arg5, arg6, arg7, arg8, arg9, arg10,
+                        arg11) } } #[unsafe (export_name =
+                        "cabi_post_toolcell:tool/summary-hooks@0.1.0#after-summary")]
+                        unsafe extern "C" fn _post_return_after_summary(arg0 : * mut u8,)
+                        { unsafe { $($path_to_types)*:: __post_return_after_summary::<$ty
+                        > (arg0) } } };
+                    };
+                }
+                #[doc(hidden)]
+                pub use __export_toolcell_tool_summary_hooks_0_1_0_cabi;
+                #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                struct _RetArea(
+                    [::core::mem::MaybeUninit<
+                        u8,
+                    >; 13 * ::core::mem::size_of::<*const u8>()],
+                );
+                static mut _RET_AREA: _RetArea = _RetArea(
+                    [::core::mem::MaybeUninit::uninit(); 13
+                        * ::core::mem::size_of::<*const u8>()],
+                );
+            }
         }
     }
 }
@@ -4101,6 +7240,17 @@ mod _rt {
             unsafe { core::hint::unreachable_unchecked() }
         }
     }
+    pub unsafe fn bool_lift(val: u8) -> bool {
+        if cfg!(debug_assertions) {
+            match val {
+                0 => false,
+                1 => true,
+                _ => panic!("invalid bool discriminant"),
+            }
+        } else {
+            val != 0
+        }
+    }
     extern crate alloc as alloc_crate;
 }
 /// Generates `#[unsafe(no_mangle)]` functions to export the specified type as
@@ -4122,7 +7272,7 @@ mod _rt {
 #[allow(unused_macros)]
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __export_hook_provider_impl {
+macro_rules! __export_summary_hook_provider_impl {
     ($ty:ident) => {
         toolcell_sdk::generated::hook::__export_hook_provider!($ty with_types_in
         toolcell_sdk::generated::hook);
@@ -4130,14 +7280,18 @@ macro_rules! __export_hook_provider_impl {
     ($ty:ident with_types_in $($path_to_types_root:tt)*) => {
         $($path_to_types_root)*::
         exports::toolcell::tool::hooks::__export_toolcell_tool_hooks_0_1_0_cabi!($ty
-        with_types_in $($path_to_types_root)*:: exports::toolcell::tool::hooks); const _
-        : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe (link_section =
-        "component-type:wit-bindgen:0.63.0:toolcell:tool@0.1.0:hook-provider:imports and exports")]
+        with_types_in $($path_to_types_root)*:: exports::toolcell::tool::hooks);
+        $($path_to_types_root)*::
+        exports::toolcell::tool::summary_hooks::__export_toolcell_tool_summary_hooks_0_1_0_cabi!($ty
+        with_types_in $($path_to_types_root)*:: exports::toolcell::tool::summary_hooks);
+        const _ : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe
+        (link_section =
+        "component-type:wit-bindgen:0.63.0:toolcell:tool@0.1.0:summary-hook-provider:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1939] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2651] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x8f\x0e\x01A\x02\x01\
-A\x09\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05leve\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xcf\x13\x01A\x02\x01\
+A\x0e\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05leve\
 l\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x17\
 toolcell:tool/log@0.1.0\x05\0\x01B\x04\x01kw\x01ks\x01@\x03\x04donew\x05total\0\x07\
 message\x01\x01\0\x04\0\x06report\x01\x02\x03\0\x1ctoolcell:tool/progress@0.1.0\x05\
@@ -4175,23 +7329,40 @@ mentss\x07content\x14\x05error'\x07receipt\x20\x0bduration-msw\x07context\x06\x0
 s\x01@\x02\x04call\x1f\x04turn\x0a\0-\x04\0\x0bbefore-call\x01.\x01j\x01\x11\x01\
 s\x01@\x02\x04call)\x04turn\x0a\0/\x04\0\x0aafter-call\x010\x01@\x02\x03end$\x04\
 turn\x0a\0/\x04\0\x0aafter-turn\x011\x01@\x02\x07failure&\x04turn\x0a\0/\x04\0\x08\
-on-error\x012\x04\0\x19toolcell:tool/hooks@0.1.0\x05\x04\x04\0!toolcell:tool/hoo\
-k-provider@0.1.0\x04\0\x0b\x13\x01\0\x0dhook-provider\x03\0\0\0G\x09producers\x01\
-\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-bindgen-rust\x060.63.0";
+on-error\x012\x04\0\x19toolcell:tool/hooks@0.1.0\x05\x04\x02\x03\0\x03\x07effect\
+s\x02\x03\0\x03\x04turn\x02\x03\0\x03\x07verdict\x01B(\x02\x03\x02\x01\x03\x04\0\
+\x07content\x03\0\0\x02\x03\x02\x01\x05\x04\0\x07effects\x03\0\x02\x02\x03\x02\x01\
+\x06\x04\0\x04turn\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x07verdict\x03\0\x06\x01n\
+\x02\x0ebefore-summary\x0dafter-summary\x04\0\x0fsummary-moments\x03\0\x08\x01r\x03\
+\x02ids\x04tools\x09argumentss\x04\0\x0erequested-call\x03\0\x0a\x01p\x01\x01p\x0b\
+\x01r\x02\x07content\x0c\x05calls\x0d\x04\0\x08response\x03\0\x0e\x01r\x04\x02id\
+s\x04tools\x07content\x0c\x08is-error\x7f\x04\0\x0bcall-result\x03\0\x10\x01q\x03\
+\x04user\x01\x0c\0\x09assistant\x01\x0f\0\x04tool\x01\x11\0\x04\0\x07message\x03\
+\0\x12\x01p\x13\x01o\x02ss\x01p\x15\x01r\x02\x08messages\x14\x07context\x16\x04\0\
+\x0fpending-summary\x03\0\x17\x01r\x03\x08replaced\x14\x08messages\x14\x07contex\
+t\x16\x04\0\x10finished-summary\x03\0\x19\x01q\x04\x05given\x01y\0\x08replaced\x01\
+y\0\x04user\x01s\0\x09assistant\x01s\0\x04\0\x06choice\x03\0\x1b\x01p\x1c\x01k\x1d\
+\x01r\x03\x07verdict\x07\x08messages\x1e\x07effects\x03\x04\0\x0esummary-answer\x03\
+\0\x1f\x01@\0\0\x09\x04\0\x08describe\x01!\x01j\x01\x20\x01s\x01@\x02\x07summary\
+\x18\x04turn\x05\0\"\x04\0\x0ebefore-summary\x01#\x01@\x02\x07summary\x1a\x04tur\
+n\x05\0\"\x04\0\x0dafter-summary\x01$\x04\0!toolcell:tool/summary-hooks@0.1.0\x05\
+\x08\x04\0)toolcell:tool/summary-hook-provider@0.1.0\x04\0\x0b\x1b\x01\0\x15summ\
+ary-hook-provider\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-compone\
+nt\x070.262.0\x10wit-bindgen-rust\x060.63.0";
         };
     };
 }
 #[doc(inline)]
-pub use __export_hook_provider_impl as __export_hook_provider;
+pub use __export_summary_hook_provider_impl as __export_hook_provider;
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.63.0:toolcell:tool@0.1.0:hook-provider-with-all-of-its-exports-removed:encoded world"
+    link_section = "component-type:wit-bindgen:0.63.0:toolcell:tool@0.1.0:summary-hook-provider-with-all-of-its-exports-removed:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 896] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xdc\x05\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 912] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe4\x05\x01A\x02\x01\
 A\x06\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05leve\
 l\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x17\
 toolcell:tool/log@0.1.0\x05\0\x01B\x04\x01kw\x01ks\x01@\x03\x04donew\x05total\0\x07\
@@ -4206,10 +7377,10 @@ blob\x03\0\x0a\x01r\x03\x03uris\x04names\x0amedia-type\x02\x04\0\x04link\x03\0\x
 \0\x0e\x01p\x0f\x01r\x02\x07content\x10\x0astructured\x02\x04\0\x06output\x03\0\x11\
 \x01q\x05\x11invalid-arguments\x01s\0\x06denied\x01s\0\x0bunavailable\x01s\0\x06\
 failed\x01s\0\x05other\x01s\0\x04\0\x0atool-error\x03\0\x13\x03\0\x19toolcell:to\
-ol/types@0.1.0\x05\x02\x04\0Atoolcell:tool/hook-provider-with-all-of-its-exports\
--removed@0.1.0\x04\0\x0b3\x01\0-hook-provider-with-all-of-its-exports-removed\x03\
-\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-\
-bindgen-rust\x060.63.0";
+ol/types@0.1.0\x05\x02\x04\0Itoolcell:tool/summary-hook-provider-with-all-of-its\
+-exports-removed@0.1.0\x04\0\x0b;\x01\05summary-hook-provider-with-all-of-its-ex\
+ports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x07\
+0.262.0\x10wit-bindgen-rust\x060.63.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

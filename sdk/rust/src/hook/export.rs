@@ -2,9 +2,10 @@
 
 use std::marker::PhantomData;
 
+use super::summary::{FinishedSummary, PendingSummary, answer};
 use super::wire::{call, call_report, changed_arguments, effects, prompt, prompt_answer, turn, verdict};
 use super::{Failure, Hook, TurnEnd};
-use crate::generated::hook::exports::toolcell::tool::hooks as contract;
+use crate::generated::hook::exports::toolcell::tool::{hooks as contract, summary_hooks};
 use crate::{Result, ToolError};
 
 /// Exports a hook as a component. Once per crate; a crate may have tools as well, with [`export!`](crate::export).
@@ -87,6 +88,32 @@ impl<H: Hook> contract::Guest for Exported<H> {
         };
         H::on_error(&failure, &mut turn).map_err(words)?;
         Ok(effects(turn))
+    }
+}
+
+impl<H: Hook> summary_hooks::Guest for Exported<H> {
+    fn describe() -> summary_hooks::SummaryMoments {
+        H::CLAIMS.summary_moments
+    }
+
+    fn before_summary(
+        asked: summary_hooks::PendingSummary,
+        of: contract::Turn,
+    ) -> Result<summary_hooks::SummaryAnswer, String> {
+        let (mut summary, mut turn) = (PendingSummary::received(asked), turn(of));
+        let was = summary.messages.clone();
+        let decided = H::before_summary(&mut summary, &mut turn).map_err(words)?;
+        Ok(answer(decided, summary.messages, &was, turn))
+    }
+
+    fn after_summary(
+        asked: summary_hooks::FinishedSummary,
+        of: contract::Turn,
+    ) -> Result<summary_hooks::SummaryAnswer, String> {
+        let (mut summary, mut turn) = (FinishedSummary::received(asked), turn(of));
+        let was = summary.messages.clone();
+        let decided = H::after_summary(&mut summary, &mut turn).map_err(words)?;
+        Ok(answer(decided, summary.messages, &was, turn))
     }
 }
 

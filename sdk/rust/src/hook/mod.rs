@@ -49,6 +49,7 @@
 //! The functions are plain functions that tests can call with [`Call::new`] and [`Turn::default`].
 
 mod export;
+mod summary;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -62,7 +63,10 @@ use crate::{Content, Result, ToolError};
 #[doc(hidden)]
 pub use crate::generated::hook::exports::toolcell::tool::hooks::Moments;
 #[doc(hidden)]
+pub use crate::generated::hook::exports::toolcell::tool::summary_hooks::SummaryMoments;
+#[doc(hidden)]
 pub use export::Exported;
+pub use summary::{FinishedSummary, Message, PendingSummary, RequestedCall, Role};
 
 /// Hook. The default of every function continues the operation. `#[`[`hook`](macro@crate::hook)`]` must be placed on
 /// the `impl`.
@@ -95,6 +99,23 @@ pub trait Hook {
         Ok(())
     }
 
+    /// Before the model summarises the older part of a long conversation: chooses the messages that it reads. A cancelled
+    /// summary leaves the conversation as it is.
+    ///
+    /// # Errors
+    /// The hook failed. A guard cancels the summary.
+    fn before_summary(_summary: &mut PendingSummary, _turn: &mut Turn) -> Result<Verdict> {
+        Ok(Verdict::Proceed)
+    }
+
+    /// After the model has written a summary: chooses the messages that replace the older part of the conversation.
+    ///
+    /// # Errors
+    /// The hook failed. A guard cancels the summary.
+    fn after_summary(_summary: &mut FinishedSummary, _turn: &mut Turn) -> Result<Verdict> {
+        Ok(Verdict::Proceed)
+    }
+
     /// After a turn with any outcome.
     ///
     /// # Errors
@@ -119,6 +140,7 @@ pub struct Claims {
     pub name: &'static str,
     pub description: &'static str,
     pub moments: Moments,
+    pub summary_moments: SummaryMoments,
     pub guard: bool,
     pub priority: i32,
     pub before: &'static [&'static str],
@@ -131,8 +153,8 @@ pub enum Verdict {
     /// Continue the turn.
     #[default]
     Proceed,
-    /// Do not send this prompt, or do not make this call. The reason is shown to the user, and for a call also to the
-    /// model.
+    /// Do not send this prompt, do not make this call, or do not summarise. The reason is shown to the user, and for a
+    /// call also to the model.
     Cancel(String),
     /// End the whole turn. The reason is shown to the user.
     Abort(String),
@@ -291,7 +313,7 @@ pub struct Failure {
 }
 
 impl Verdict {
-    /// Does not send this prompt, or does not make this call.
+    /// Does not send this prompt, does not make this call, or does not summarise.
     pub fn cancel(reason: impl Into<String>) -> Self {
         Self::Cancel(reason.into())
     }

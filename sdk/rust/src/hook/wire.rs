@@ -115,7 +115,7 @@ fn object(text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).context("the arguments are not a JSON object")
 }
 
-fn contents(contents: Vec<types::Content>) -> Vec<Content> {
+pub(super) fn contents(contents: Vec<types::Content>) -> Vec<Content> {
     contents.into_iter().map(Into::into).collect()
 }
 

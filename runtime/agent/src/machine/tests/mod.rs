@@ -256,6 +256,10 @@ impl Simulation {
             Effect::Summarise { .. } => Input::SummaryFailed {
                 reason: "no".into(),
                 usage: None,
+                outcome: choice.is_multiple_of(7).then(|| TurnOutcome::Aborted {
+                    by: "h".into(),
+                    reason: "no".into(),
+                }),
             },
             Effect::Prepare { id, .. } => Input::Prepared {
                 places: None,

@@ -27,13 +27,13 @@ use crate::config::units::{Bytes, Count, Span};
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Toolcell configuration", rename = "Configuration")]
 pub(crate) struct File {
-    /// Model provider of `toolcell run`. Not in a project's file.
+    /// Model provider of the agent. Not in a project's file.
     pub(crate) provider: ProviderTable,
     /// Profiles by name: other settings of the provider, for `--profile NAME` and `provider.fallback`. Keys that are not set
     /// are those of `[provider]`, unless `name` or `base_url` is set. Not in a project's file.
     #[schemars(with = "BTreeMap<String, ProviderTable>")]
     pub(crate) profiles: BTreeMap<Spanned<String>, ProviderTable>,
-    /// The main agent, as its model is told. Not in a project's file.
+    /// Instructions of the main agent, and what else its model is told. Not in a project's file.
     pub(crate) agent: MainAgentTable,
     /// How a turn runs. A project's file can lower the numbers that bound its work, and set nothing else.
     #[serde(rename = "loop")]
@@ -95,7 +95,7 @@ impl TryFrom<String> for DenyLine {
     }
 }
 
-/// The main agent, as its model is told.
+/// Instructions of the main agent, and what else its model is told.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct MainAgentTable {

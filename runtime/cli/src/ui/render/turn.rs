@@ -289,6 +289,11 @@ impl TurnView {
                 })?;
             }
             Event::SummaryStarted { messages, .. } => {
+                if state.started.is_none() {
+                    // A summary between two turns is one of its own.
+                    state.started = Some(Instant::now());
+                    state.calls = 0;
+                }
                 state.waiting = Some(self.console.activity(text!("summarising {} messages", messages)));
             }
             Event::TurnUndone { .. } => self.mark(FAINT, "…", "the last turn was undone")?,
@@ -345,6 +350,7 @@ impl TurnView {
                 parts.extend(usage::parts(used, *cost_micros));
                 let took = state
                     .started
+                    .take()
                     .filter(|_| !self.is_recorded)
                     .map(|started| Span(started.elapsed()));
                 parts.extend(took.map(|took| text!("{}", took)));

@@ -192,9 +192,10 @@ impl<'a> Asking<'a> {
             match typed {
                 Typed::Line(line) => {
                     let answer = match &digits {
-                        Some(digits) => line.trim().strip_suffix(digits.as_str()).map(str::trim_end),
-                        None => Some(line.trim()),
+                        Some(digits) => refusal::without_digits(line.trim(), digits),
+                        None => Some(line.trim().into()),
                     };
+                    let answer = answer.as_deref();
                     let is_no = refusal::is_bare(answer.unwrap_or_default())
                         || (!self.has_strays && refusal::is_bare(line.trim()));
                     if is_no && question.choices.iter().any(|choice| choice.key == REFUSAL) {

@@ -1,5 +1,7 @@
 //! Refusals, and refusals with words: `no, use b.txt instead`.
 
+use std::borrow::Cow;
+
 /// Words that refuse, the longest first.
 const REFUSALS: [&str; 3] = ["nope", "no", "n"];
 
@@ -19,6 +21,17 @@ pub(super) fn words(line: &str) -> Option<&str> {
     let rest = REFUSALS.into_iter().find_map(after)?;
     let words = rest.trim_start_matches([' ', ',', ':', ';']).trim_end();
     (!words.is_empty()).then_some(words)
+}
+
+/// Returns an answer without the digits of its prompt, which are its end, or follow the word of a refusal that has more
+/// words: `n42, use b.txt`. `None` without them.
+pub(super) fn without_digits<'a>(line: &'a str, digits: &str) -> Option<Cow<'a, str>> {
+    if let Some(answer) = line.strip_suffix(digits) {
+        return Some(answer.trim_end().into());
+    }
+    let (word, rest) = line.split_at(line.find(|c: char| !c.is_alphabetic())?);
+    let rest = rest.trim_start().strip_prefix(digits)?;
+    is_bare(word).then(|| format!("{word}{rest}").into())
 }
 
 #[cfg(test)]
@@ -45,6 +58,27 @@ mod tests {
         ] {
             assert_eq!(words(line), expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn digits_end_an_answer_or_follow_the_word_of_a_refusal() {
+        for (line, expected) in [
+            ("y42", Some("y")),
+            ("y 42", Some("y")),
+            ("no, use b 42", Some("no, use b")),
+            ("n42, use b", Some("n, use b")),
+            ("no 42 use b", Some("no use b")),
+            ("n421, use b", Some("n1, use b")),
+            ("y42, do it", None),
+            ("y", None),
+            ("n, use b", None),
+            ("42n", None),
+            ("n41", None),
+            ("", None),
+        ] {
+            assert_eq!(without_digits(line, "42").as_deref(), expected, "{line:?}");
+        }
+        assert_eq!(words("n1, use b"), None, "other digits are no refusal");
     }
 
     #[test]
