@@ -1,7 +1,8 @@
 //! Compares a call in a new cell with bare wasmtime, in the same run: same component, same engine settings, `InstancePre`,
 //! WASI, a typed call. The ratios are the result; times vary between machines.
 //!
-//! - `cargo bench -p toolcell-sandbox` prints the table.
+//! - `cargo bench -p toolcell-sandbox` prints the table, with the number of allocations of a call.
+//! - `cargo bench -p toolcell-sandbox -- --without-scan` does so as if the kernel did not have `PAGEMAP_SCAN`.
 //! - `cargo bench -p toolcell-sandbox -- --check` takes a short run and fails if a ratio is twice as bad as its goal.
 
 #![allow(
@@ -13,6 +14,8 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -48,6 +51,60 @@ const IN_FLIGHT: usize = 8;
 
 /// Slots of both pools.
 const SLOTS: u32 = 256;
+
+/// The allocator of the system, with a count of the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[expect(unsafe_code, reason = "there is no other way to count allocations")]
+// SAFETY: everything is passed to the allocator of the system as it is; the counter allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+/// Refuses `PAGEMAP_SCAN` to this process, as a kernel does that does not have it.
+#[cfg(target_os = "linux")]
+fn refuse_scan() {
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    };
+    const SYS_IOCTL: i64 = if cfg!(target_arch = "x86_64") { 16 } else { 29 };
+    const PAGEMAP_SCAN: u64 = 0xc060_6610;
+    const ENOTTY: u32 = 25;
+    let is_scan =
+        SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, PAGEMAP_SCAN).unwrap();
+    let rule = SeccompRule::new(vec![is_scan]).unwrap();
+    let refuse = SeccompFilter::new(
+        [(SYS_IOCTL, vec![rule])].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(ENOTTY),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = refuse.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+/// Other systems do not have it.
+#[cfg(not(target_os = "linux"))]
+fn refuse_scan() {}
 
 /// State of a bare store: WASI and limits.
 struct Bare {
@@ -175,6 +232,18 @@ fn sequential(runtime: &Runtime, subject: &Arc<Subject>, bare: bool, calls: u32)
     runtime.block_on(runtime.spawn(run)).unwrap()
 }
 
+/// Returns the mean number of allocations of sequential calls.
+fn allocations(runtime: &Runtime, subject: &Subject, bare: bool) -> u64 {
+    const CALLS: u64 = 100;
+    runtime.block_on(async {
+        let before = ALLOCATIONS.get();
+        for _ in 0..CALLS {
+            subject.call(bare).await;
+        }
+        (ALLOCATIONS.get() - before) / CALLS
+    })
+}
+
 /// Returns the mean time of concurrent calls: the duration divided by their number.
 fn concurrent(runtime: &Runtime, subject: &Arc<Subject>, bare: bool, calls: u32) -> Duration {
     let tasks = runtime.metrics().num_workers() * IN_FLIGHT;
@@ -251,7 +320,11 @@ async fn subjects(engine: &Engine, sandbox: &Sandbox) -> Vec<Arc<Subject>> {
 }
 
 fn main() -> ExitCode {
-    let is_short = std::env::args().any(|argument| argument == "--check");
+    let has = |option: &str| std::env::args().any(|argument| argument == option);
+    let is_short = has("--check");
+    if has("--without-scan") {
+        refuse_scan();
+    }
     let (rounds, calls) = if is_short { (5, 500) } else { (15, 4_000) };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -277,6 +350,11 @@ fn main() -> ExitCode {
         let [bare, cell] = [bare, cell].map(|time| 1e6 / time);
         println!("{name:30} {bare:9.0} {cell:9.0}  {ratio:5.2}  {GOAL_RATE}");
         is_met &= ratio >= GOAL_RATE / 2.0;
+    }
+    println!("{:30} {:>9} {:>9}", "allocations of a call", "bare", "cell");
+    for subject in &subjects {
+        let [bare, cell] = [true, false].map(|bare| allocations(&runtime, subject, bare));
+        println!("{:30} {bare:9} {cell:9}", subject.tool.spec().name.as_str());
     }
     if is_short && !is_met {
         eprintln!("a ratio is twice as bad as its goal");

@@ -22,7 +22,6 @@ use support::Observed;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use toolcell_core::policy::{DirGrant, Grants};
 use toolcell_core::{BoxFuture, CallResult, Content, Limit, Limits, Policy, Secrets, Tool, ToolError};
 use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions, overlay};
 
@@ -450,29 +449,4 @@ async fn tool_works_on_an_overlay_as_on_the_directory_itself() {
 
 fn path_text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
-}
-
-#[tokio::test]
-async fn missing_directory_is_an_error_before_the_guest_runs() {
-    let policy = Policy {
-        grants: Grants {
-            dirs: vec![DirGrant {
-                host: "/no/such/directory".into(),
-                guest: "/work".into(),
-                access: Default::default(),
-                overlay: None,
-            }],
-            ..Grants::default()
-        },
-        ..Policy::default()
-    };
-    let (result, observed) = support::run(&support::Probe::default(), policy).await;
-    let Err(ToolError::Unavailable { message }) = result else {
-        panic!("{result:?}")
-    };
-    assert!(
-        message.contains("`/work`") && !message.contains("/no/such"),
-        "{message}"
-    );
-    assert_eq!(observed.receipt().fuel, 0);
 }

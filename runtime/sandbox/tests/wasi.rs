@@ -64,21 +64,51 @@ async fn environment_and_arguments_are_empty() {
     assert_eq!(result, Ok(CallResult::text("\u{1}\0\0\0")));
 }
 
-#[tokio::test]
-async fn without_a_grant_there_are_no_directories() {
+/// Returns a component that asks for its directories.
+fn asks_for_directories() -> Probe {
     let import = r#"(import "wasi:filesystem/types@0.2.0" (instance $fs (export "descriptor" (type (sub resource)))))
         (alias export $fs "descriptor" (type $descriptor))
         (import "wasi:filesystem/preopens@0.2.0" (instance $pre
             (export "descriptor" (type $d (eq $descriptor)))
             (export "get-directories" (func (result (list (tuple (own $d) string)))))))"#;
-    let probe = with(
+    with(
         import,
         &[("dirs", "$pre \"get-directories\"", "(param i32)")],
         &format!(
             "(call $dirs (i32.const 512)) (i32.store8 (i32.const 256) (i32.load (i32.const 516))) {ANSWER_4}"
         ),
+    )
+}
+
+#[tokio::test]
+async fn without_a_grant_there_are_no_directories() {
+    assert_eq!(answer(&asks_for_directories()).await.0, [0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn missing_directory_fails_calls_that_ask_for_it() {
+    let policy = || Policy {
+        grants: toolcell_core::Grants {
+            dirs: vec![toolcell_core::policy::DirGrant {
+                host: "/no/such/directory".into(),
+                guest: "/work".into(),
+                access: Default::default(),
+                overlay: None,
+            }],
+            ..Default::default()
+        },
+        ..Policy::default()
+    };
+    let (result, _) = run(&asks_for_directories(), policy()).await;
+    let Err(ToolError::Unavailable { message }) = result else {
+        panic!("{result:?}")
+    };
+    assert!(
+        message.starts_with("could not open the directory `/work`: ") && !message.contains("/no/such"),
+        "{message}"
     );
-    assert_eq!(answer(&probe).await.0, [0, 0, 0, 0]);
+    // Other calls open nothing, however many directories are granted.
+    assert!(run(&Probe::default(), policy()).await.0.is_ok());
 }
 
 /// Types of `wasi:sockets/network` required by related interfaces.

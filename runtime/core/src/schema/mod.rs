@@ -217,24 +217,19 @@ impl Schema {
                 Err(_) => return whole("the schema itself is invalid"),
             },
         };
+        // Most values are valid, and it takes a fraction of the time to find out only that.
+        if validator.is_valid(value) {
+            return Ok(());
+        }
         if possible > MAX_DETAILED {
-            return match validator.is_valid(value) {
-                true => Ok(()),
-                false => {
-                    whole("the value does not match the schema and is too large to say where; send less")
-                }
-            };
+            return whole("the value does not match the schema and is too large to say where; send less");
         }
         let mismatches: Vec<Mismatch> = validator
             .iter_errors(value)
             .take(MAX_MISMATCHES)
             .map(|error| mismatch::of(&error, &self.value))
             .collect();
-        if mismatches.is_empty() {
-            Ok(())
-        } else {
-            Err(mismatches)
-        }
+        Err(mismatches)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Errors of the engine are distinguished by type, and limits by the refusals recorded in the memory account of the
 //! call. Two of the engine's errors have no public type (48.0.8): see [`untyped_limit`].
 
-use toolcell_core::{Limit, Limits, Redactor, ToolError};
+use toolcell_core::{Limit, Limits, Redactor, ToolError, error_chain};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
@@ -11,6 +11,7 @@ use wasmtime_wasi::I32Exit;
 use crate::bindings::GuestError;
 use crate::cell::memory::{MemoryAccount, OutOfMemory};
 use crate::engine::WASM_STACK;
+use crate::files::NotOpened;
 
 /// Maximum length of an error message of a guest, in bytes. The loop truncates further for the model.
 pub(crate) const MAX_ERROR_TEXT: usize = 16 << 10;
@@ -28,6 +29,11 @@ pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits
     // Such a call finds its resource table closed, and the resulting error is meaningless.
     if let Some(refused) = account.overdrawn() {
         return refused.into_error();
+    }
+    if let Some(not_opened) = error.downcast_ref::<NotOpened>() {
+        return ToolError::Unavailable {
+            message: error_chain(not_opened),
+        };
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {
         return match trap {

@@ -14,13 +14,14 @@ pub(crate) mod receipt;
 pub(crate) mod scheduler;
 pub(crate) mod sockets;
 pub(crate) mod state;
+mod within;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{KeyValueStore, Limit, Limits, Policy, Receipt, ToolError};
 use wasmtime::{Engine, Store};
@@ -33,6 +34,7 @@ use crate::cell::memory::{MemoryAccount, MemoryPool, OutOfMemory};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::scheduler::{CpuTimer, FairScheduler, Scheduled};
 use crate::cell::state::CellState;
+use crate::cell::within::Within;
 use crate::egress::Egress;
 use crate::engine::EngineKind;
 use crate::files::FilePool;
@@ -213,11 +215,11 @@ impl CellRunner {
     }
 
     /// Waits for a slot, then runs the operation within the wall time.
-    async fn run_in_slot<J: GuestCall>(
-        &self,
+    async fn run_in_slot<'a, J: GuestCall>(
+        &'a self,
         request: CellRequest<'_, J::World>,
         job: J,
-        guard: &mut ReceiptGuard,
+        guard: &mut ReceiptGuard<'a>,
         wall: Duration,
     ) -> Result<J::Done, ToolError> {
         // A timeout of nothing would still poll once, which is enough for a short call.
@@ -235,24 +237,23 @@ impl CellRunner {
             guard.close();
             result
         }));
-        match tokio::time::timeout(wall, Scheduled::new(call, meter, scheduler)).await {
-            Ok(result) => result,
-            Err(_) => Err(ToolError::Limit {
+        match Within::new(wall, Scheduled::new(call, meter, scheduler)).await {
+            Some(result) => result,
+            None => Err(ToolError::Limit {
                 limit: Limit::WallTimeMs(millis(wall)),
             }),
         }
     }
 
     /// Waits for slots of the pool, at most for the wall time.
-    async fn slot(&self, count: u32, wall: Duration) -> Result<OwnedSemaphorePermit, ToolError> {
+    async fn slot(&self, count: u32, wall: Duration) -> Result<SemaphorePermit<'_>, ToolError> {
         // Without a timer if there is a free one.
-        match self.slots.clone().try_acquire_many_owned(count) {
+        match self.slots.try_acquire_many(count) {
             Ok(slot) => return Ok(slot),
             Err(TryAcquireError::Closed) => return Err(failure::busy()),
             Err(TryAcquireError::NoPermits) => {}
         }
-        let slot = self.slots.clone().acquire_many_owned(count);
-        match tokio::time::timeout(wall, slot).await {
+        match tokio::time::timeout(wall, self.slots.acquire_many(count)).await {
             Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) | Err(_) => Err(failure::busy()),
         }
@@ -262,7 +263,7 @@ impl CellRunner {
         &self,
         request: CellRequest<'_, J::World>,
         mut job: J,
-        guard: &mut ReceiptGuard,
+        guard: &mut ReceiptGuard<'_>,
     ) -> Result<J::Done, ToolError> {
         let limits = &request.limits;
         let instances = guard.account.reserve(request.footprint.reserved(limits));
@@ -275,7 +276,7 @@ impl CellRunner {
             &guard.account,
             &guard.recorder,
             request.observer,
-        )?;
+        );
         job.prepare(&mut state)?;
         let store = guard.store.insert(Store::new(request.pre.engine(), state));
         store.limiter(|state| &mut state.limiter);
@@ -322,10 +323,10 @@ impl CellRunner {
 
 /// Produces the receipt of a cell when it ends. If the cell is dropped before, by cancellation or a panic, the receipt is
 /// reported to the observer.
-struct ReceiptGuard {
+struct ReceiptGuard<'a> {
     is_reported: bool,
     /// Released after the store.
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<SemaphorePermit<'a>>,
     store: Option<Store<CellState>>,
     meter: Arc<CpuTimer>,
     recorder: ReceiptRecorder,
@@ -334,7 +335,7 @@ struct ReceiptGuard {
     fuel: FuelCounter,
 }
 
-impl Drop for ReceiptGuard {
+impl Drop for ReceiptGuard<'_> {
     fn drop(&mut self) {
         if self.is_reported {
             return;
@@ -350,7 +351,7 @@ impl Drop for ReceiptGuard {
     }
 }
 
-impl ReceiptGuard {
+impl ReceiptGuard<'_> {
     /// Returns the receipt of a cell that has ended.
     fn finish(mut self) -> Receipt {
         let receipt = self.receipt();

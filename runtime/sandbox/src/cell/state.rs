@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use toolcell_core::tool::{CallObserver, LogSource};
-use toolcell_core::{Limits, Policy, ToolError};
+use toolcell_core::{Limits, Policy};
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
@@ -79,20 +79,14 @@ impl CellState {
         account: &MemoryAccount,
         recorder: &ReceiptRecorder,
         observer: Arc<dyn CallObserver>,
-    ) -> Result<Self, ToolError> {
-        let files =
-            Files::open(&policy.grants, limits, &runner.files, recorder).map_err(|(grant, error)| {
-                ToolError::Unavailable {
-                    message: format!("could not open the directory `{}`: {error}", grant.guest),
-                }
-            })?;
+    ) -> Self {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(MAX_REQUEST_HEADERS);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
         let mut closed = ResourceTable::new();
         closed.set_max_capacity(0);
-        Ok(Self {
+        Self {
             table,
             closed,
             in_flight: account.empty(),
@@ -100,7 +94,7 @@ impl CellState {
             wasi: None,
             http,
             egress: egress.call(recorder.clone()),
-            files,
+            files: Files::new(policy.clone(), limits, &runner.files, recorder),
             buckets: Buckets::new(
                 runner.buckets.clone(),
                 policy.clone(),
@@ -112,7 +106,7 @@ impl CellState {
             account: account.clone(),
             recorder: recorder.clone(),
             output: GuestOutput::new(observer, limits.log, egress.redactor()),
-        })
+        }
     }
 
     /// Gives a program its arguments, of which the first is its name, and its standard input, and keeps up to `output`

@@ -22,12 +22,13 @@ use types::{DescriptorFlags, ErrorCode, OpenFlags};
 
 impl preopens::Host for FilesView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
-        if self.files.roots.is_empty() {
+        let roots = self.files.roots()?.to_vec();
+        if roots.is_empty() {
             // The requested file is unknown to the host.
             self.files.recorder.denial("directories", "/".into(), None);
         }
-        let mut directories = Vec::with_capacity(self.files.roots.len());
-        for (dir, place) in self.files.roots.clone() {
+        let mut directories = Vec::with_capacity(roots.len());
+        for (dir, place) in roots {
             let name = place.path.clone();
             let handle = Handle {
                 place,

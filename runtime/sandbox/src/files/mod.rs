@@ -39,7 +39,7 @@ mod view;
 mod walk;
 
 pub(crate) use open_files::FilePool;
-pub(crate) use preopen::Files;
+pub(crate) use preopen::{Files, NotOpened};
 pub(crate) use view::{FilesView, add_to_linker};
 #[cfg(test)]
 use {open_files::MAX_OPEN, view::MAX_PATH};

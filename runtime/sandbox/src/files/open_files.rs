@@ -49,7 +49,7 @@ impl FilePool {
         }
     }
 
-    /// Counts an open file, or a granted directory, which a call holds open from its start.
+    /// Counts an open file, or a granted directory, which a call that uses one holds open until its end.
     pub(super) fn take(&self) -> Result<OwnedSemaphorePermit, TooManyFiles> {
         let taken = self.free.clone().try_acquire_owned();
         taken.map_err(|_| TooManyFiles::OfAll(self.limit))
@@ -62,6 +62,10 @@ impl OpenFiles {
             of_call: Arc::default(),
             pool,
         }
+    }
+
+    pub(super) fn pool(&self) -> &FilePool {
+        &self.pool
     }
 
     /// Counts another open file. One that the other calls leave no room for is noted, because the limit of the call

@@ -1,4 +1,4 @@
-//! Granted directories of one call.
+//! Granted directories of one call, which are opened once it uses one.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::policy::{DirGrant, Limits};
 use toolcell_core::protected::Protection;
-use toolcell_core::{Denials, Grants};
+use toolcell_core::{Denials, Grants, Policy};
 use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
 
 use super::denied::{DeniedBy, DeniedPlaces};
@@ -25,15 +25,33 @@ use crate::cell::receipt::ReceiptRecorder;
 
 /// Files of one call: its directories, its open descriptors, its quota.
 pub(crate) struct Files {
-    pub(super) roots: Vec<(Dir, Place)>,
+    policy: Arc<Policy>,
+    /// Opened when the guest first asks for them: most calls of most tools do not.
+    roots: Option<Roots>,
     /// Open descriptors, by resource number.
     pub(super) open: HashMap<u32, Handle>,
     pub(super) quota: Arc<Quota>,
     pub(super) recorder: ReceiptRecorder,
     pub(super) open_files: OpenFiles,
-    _roots: Vec<OwnedSemaphorePermit>,
     pub(super) account: MemoryAccount,
     pub(super) upstream: WasiFilesystemCtx,
+}
+
+/// The open directories of a call.
+struct Roots {
+    dirs: Vec<(Dir, Place)>,
+    _counted: Vec<OwnedSemaphorePermit>,
+}
+
+/// A granted directory that is missing or may not be opened, or for which the running calls leave no open file. It ends the
+/// call.
+#[derive(Debug, thiserror::Error)]
+#[error("could not open the directory `{guest}`")]
+pub(crate) struct NotOpened {
+    /// Path of the directory in the guest.
+    pub(super) guest: String,
+    #[source]
+    pub(super) source: io::Error,
 }
 
 /// State of an open descriptor.
@@ -46,58 +64,77 @@ pub(super) struct Handle {
 }
 
 impl Files {
-    /// Opens the directories of a policy.
-    ///
-    /// # Errors
-    /// If one is missing or cannot be opened, or the running calls leave no open file for it; the error includes the
-    /// grant.
-    pub(crate) fn open<'a>(
-        grants: &'a Grants,
+    pub(crate) fn new(
+        policy: Arc<Policy>,
         limits: &Limits,
         pool: &FilePool,
         recorder: &ReceiptRecorder,
-    ) -> Result<Self, (&'a DirGrant, io::Error)> {
-        let denials = with_overlays(grants);
-        let mut roots = Vec::with_capacity(grants.dirs.len());
-        let mut counted = Vec::with_capacity(grants.dirs.len());
-        for grant in &grants.dirs {
-            counted.push(pool.take().map_err(|full| (grant, io::Error::other(full)))?);
-            let dir = open_ambient_dir(&grant.host, ambient_authority()).map_err(|e| (grant, e))?;
-            let denied = DeniedPlaces::new(&dir, &grant.host, &denials).map_err(|error| {
-                if let Some(DeniedBy(by)) = DeniedBy::of(&error) {
-                    recorder.refusal("file", grant.guest.clone(), by.clone());
-                }
-                (grant, error)
-            })?;
-            let denied = Arc::new(denied);
-            let dir = dir_descriptor(dir, grant.access.can_change());
-            let overlay = grant
-                .overlay
-                .as_deref()
-                .map(|host| Overlay::open(dir.clone(), host, denied.clone()));
-            let place = Place {
-                path: grant.guest.clone(),
-                below: String::new(),
-                root: Arc::new(Root {
-                    overlay: overlay.transpose().map_err(|e| (grant, e))?,
-                    denied,
-                    grant: grant.clone(),
-                    recorder: recorder.clone(),
-                }),
-            };
-            roots.push((dir, place));
-        }
-        Ok(Self {
-            roots,
+    ) -> Self {
+        Self {
+            policy,
+            roots: None,
             open: HashMap::new(),
             quota: Arc::new(Quota::new(limits, recorder.clone())),
             recorder: recorder.clone(),
             open_files: OpenFiles::new(pool.clone()),
-            _roots: counted,
             account: recorder.account().clone(),
             upstream: WasiFilesystemCtx::default(),
+        }
+    }
+
+    /// Returns the directories of the policy, which the first request opens.
+    pub(super) fn roots(&mut self) -> Result<&[(Dir, Place)], NotOpened> {
+        let roots = match self.roots.take() {
+            Some(roots) => roots,
+            None => Roots::open(&self.policy.grants, self.open_files.pool(), &self.recorder)?,
+        };
+        Ok(&self.roots.insert(roots).dirs)
+    }
+}
+
+impl Roots {
+    fn open(grants: &Grants, pool: &FilePool, recorder: &ReceiptRecorder) -> Result<Self, NotOpened> {
+        let denials = with_overlays(grants);
+        let mut dirs = Vec::with_capacity(grants.dirs.len());
+        let mut counted = Vec::with_capacity(grants.dirs.len());
+        for grant in &grants.dirs {
+            let not_opened = |source| NotOpened {
+                guest: grant.guest.clone(),
+                source,
+            };
+            let full = |full| not_opened(io::Error::other(full));
+            counted.push(pool.take().map_err(full)?);
+            dirs.push(open_root(grant, &denials, recorder).map_err(not_opened)?);
+        }
+        Ok(Self {
+            dirs,
+            _counted: counted,
         })
     }
+}
+
+fn open_root(grant: &DirGrant, denials: &Denials, recorder: &ReceiptRecorder) -> io::Result<(Dir, Place)> {
+    let dir = open_ambient_dir(&grant.host, ambient_authority())?;
+    let denied = DeniedPlaces::new(&dir, &grant.host, denials).inspect_err(|error| {
+        if let Some(DeniedBy(by)) = DeniedBy::of(error) {
+            recorder.refusal("file", grant.guest.clone(), by.clone());
+        }
+    })?;
+    let denied = Arc::new(denied);
+    let dir = dir_descriptor(dir, grant.access.can_change());
+    let overlay = grant.overlay.as_deref();
+    let overlay = overlay.map(|host| Overlay::open(dir.clone(), host, denied.clone()));
+    let place = Place {
+        path: grant.guest.clone(),
+        below: String::new(),
+        root: Arc::new(Root {
+            overlay: overlay.transpose()?,
+            denied,
+            grant: grant.clone(),
+            recorder: recorder.clone(),
+        }),
+    };
+    Ok((dir, place))
 }
 
 /// The denials of a policy, and its scratch overlays: what lies in one is reached through it alone.

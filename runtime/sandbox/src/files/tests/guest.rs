@@ -1,6 +1,7 @@
 //! A guest with directories.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use toolcell_core::policy::{DirAccess, DirGrant, Limits};
 use toolcell_core::{Denials, Grant, Grants, Policy};
@@ -13,7 +14,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{FsError, FsResult};
 
 use crate::cell::receipt::ReceiptRecorder;
-use crate::files::{FilePool, Files, FilesView};
+use crate::files::{FilePool, Files, FilesView, NotOpened};
 
 pub(super) type Fd = Resource<Descriptor>;
 
@@ -22,6 +23,20 @@ pub(super) struct Guest {
     pub(super) table: ResourceTable,
     pub(super) recorder: ReceiptRecorder,
     roots: Vec<u32>,
+}
+
+fn files(grants: Grants, limits: &Limits, recorder: &ReceiptRecorder) -> Files {
+    let policy = Policy {
+        grants,
+        ..Policy::default()
+    };
+    Files::new(Arc::new(policy), limits, &FilePool::new(1_000), recorder)
+}
+
+/// Opens granted directories as the first request of a guest does.
+pub(super) fn open_roots(grants: Grants) -> Result<(), NotOpened> {
+    let mut files = files(grants, &Limits::default(), &ReceiptRecorder::default());
+    files.roots().map(|_| ())
 }
 
 impl Guest {
@@ -74,7 +89,7 @@ impl Guest {
             ..Grants::default()
         };
         let mut guest = Self {
-            files: Files::open(&grants, limits, &FilePool::new(1_000), &recorder).unwrap(),
+            files: files(grants, limits, &recorder),
             table: ResourceTable::new(),
             recorder,
             roots: Vec::new(),

@@ -8,7 +8,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, HostDescriptor, NewTimestamp, OpenFlags, PathFlags,
 };
 
-use super::guest::{Guest, code};
+use super::guest::{Guest, code, open_roots};
 
 fn mkfifo(path: &Path) {
     let status = std::process::Command::new("mkfifo").arg(path).status();
@@ -147,7 +147,7 @@ async fn extreme_times_are_errors_or_times() {
 
 #[tokio::test]
 async fn missing_directory_is_an_error_that_names_its_grant() {
-    use toolcell_core::policy::{DirAccess, DirGrant, Limits};
+    use toolcell_core::policy::{DirAccess, DirGrant};
     let grant = DirGrant {
         host: "/no/such/directory".into(),
         guest: "/w".into(),
@@ -155,15 +155,12 @@ async fn missing_directory_is_an_error_that_names_its_grant() {
         overlay: None,
     };
     let grants = toolcell_core::Grants {
-        dirs: vec![grant.clone()],
+        dirs: vec![grant],
         ..Default::default()
     };
-    let opened = crate::files::Files::open(
-        &grants,
-        &Limits::default(),
-        &crate::files::FilePool::new(9),
-        &Default::default(),
+    let error = open_roots(grants).unwrap_err();
+    assert_eq!(
+        (error.guest.as_str(), error.source.kind()),
+        ("/w", std::io::ErrorKind::NotFound)
     );
-    let (named, error) = opened.err().unwrap();
-    assert_eq!((named, error.kind()), (&grant, std::io::ErrorKind::NotFound));
 }
