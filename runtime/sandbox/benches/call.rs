@@ -84,13 +84,13 @@ unsafe impl GlobalAlloc for Counting {
 #[cfg(target_os = "linux")]
 fn refuse_scan() {
     use seccompiler::{
-        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule,
     };
     const SYS_IOCTL: i64 = if cfg!(target_arch = "x86_64") { 16 } else { 29 };
     const PAGEMAP_SCAN: u64 = 0xc060_6610;
     const ENOTTY: u32 = 25;
-    let is_scan =
-        SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, PAGEMAP_SCAN).unwrap();
+    let is_scan = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, PAGEMAP_SCAN).unwrap();
     let rule = SeccompRule::new(vec![is_scan]).unwrap();
     let refuse = SeccompFilter::new(
         [(SYS_IOCTL, vec![rule])].into(),

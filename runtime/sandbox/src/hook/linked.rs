@@ -1,8 +1,8 @@
 //! A component that is a hook, linked for calls: its interfaces are looked up one by one, because not every hook exports
 //! that of summaries.
 
-use wasmtime::{Engine, Store};
 use wasmtime::component::InstancePre;
+use wasmtime::{Engine, Store};
 
 use crate::bindings::{Role, hooks, summary_hooks};
 use crate::cell::LinkedWorld;
