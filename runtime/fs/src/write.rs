@@ -19,6 +19,11 @@ pub const SHARED: u32 = 0o644;
 /// Name prefix of unfinished files; the rest is random.
 const UNFINISHED: &str = ".toolcell-new-";
 
+/// True for the name of a file that [`replace`] has not finished. One stays if its process is killed.
+pub fn is_unfinished(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+}
+
 /// Replaces the file at `path` atomically: the content is written to a new file in the same directory, synced and
 /// renamed. A reader sees either the old file or the new one, and a link at `path` is replaced rather than followed.
 ///

@@ -81,7 +81,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Refuses `PAGEMAP_SCAN` to this process, as a kernel does that does not have it.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn refuse_scan() {
     use seccompiler::{
         BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -103,7 +103,7 @@ fn refuse_scan() {
 }
 
 /// Other systems do not have it.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn refuse_scan() {}
 
 /// State of a bare store: WASI and limits.

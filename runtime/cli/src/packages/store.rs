@@ -1,8 +1,8 @@
 //! Components of packages by their digests, and the list of packages, below the data directory.
 //!
 //! A component is complete or absent: it is written beside its place and renamed. The list is replaced as a whole, under a
-//! lock that all processes of the user share. A process that is killed leaves at most a component that no package uses, which
-//! the next change removes.
+//! lock that all processes of the user share. A process that is killed leaves at most a component that no package uses or
+//! files that it had not finished, which the next change removes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -136,17 +136,23 @@ impl PackageStore {
         Ok(write_list(&self.directory.join(LIST), &packages)?)
     }
 
-    /// Removes components that no package uses.
+    /// Removes components that no package uses, and files that a killed process has not finished: whoever writes one holds
+    /// the lock.
     ///
     /// # Errors
     /// Returns an error if the list is damaged: then nothing is removed.
     pub(crate) fn collect_garbage(&self) -> anyhow::Result<()> {
         let packages = self.packages()?;
         let used: BTreeSet<PathBuf> = packages.iter().map(|package| self.path(package.digest)).collect();
-        for entry in std::fs::read_dir(self.directory.join(COMPONENTS))? {
-            let path = entry?.path();
-            if is_component(&path) && !used.contains(&path) {
-                std::fs::remove_file(&path)?;
+        let components = self.directory.join(COMPONENTS);
+        for directory in [&components, &self.directory] {
+            for entry in std::fs::read_dir(directory)? {
+                let entry = entry?;
+                let path = entry.path();
+                let is_orphan = directory == &components && is_component(&path) && !used.contains(&path);
+                if is_orphan || toolcell_fs::is_unfinished(&entry.file_name()) {
+                    std::fs::remove_file(&path)?;
+                }
             }
         }
         Ok(())
@@ -234,8 +240,14 @@ mod tests {
         assert_eq!(names(), ["a", "b"]);
         let other = shared.with_file_name("mine.txt");
         std::fs::write(&other, "not of Toolcell").unwrap();
+        let list = dir.path().join("data/packages/packages.json");
+        let unfinished = [&shared, &list].map(|file| file.with_file_name(".toolcell-new-Ab1"));
+        for file in &unfinished {
+            std::fs::write(file, "half").unwrap();
+        }
         store.collect_garbage().unwrap();
-        assert!(shared.exists() && other.exists() && !orphan.exists());
+        assert!(shared.exists() && other.exists() && list.exists() && !orphan.exists());
+        assert!(!unfinished.iter().any(|file| file.exists()));
         store.remove("a").unwrap();
         store.collect_garbage().unwrap();
         assert!(shared.exists());

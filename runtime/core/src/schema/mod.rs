@@ -229,6 +229,9 @@ impl Schema {
             .take(MAX_MISMATCHES)
             .map(|error| mismatch::of(&error, &self.value))
             .collect();
+        if mismatches.is_empty() {
+            return whole("the value does not match the schema");
+        }
         Err(mismatches)
     }
 }
