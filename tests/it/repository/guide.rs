@@ -51,11 +51,19 @@ fn pages() -> BTreeSet<String> {
         .collect()
 }
 
-/// A shell that runs a block as this user. Cargo finds the packages that were downloaded for this test.
+/// A shell that runs a block as this user. Cargo finds the packages that were downloaded for this test. What a block starts in
+/// the background ends with it, also if a command fails: it would hold the output open, and the test would wait for ever.
 fn shell(user: &User, script: &str) -> Command {
     let binary = Path::new(env!("CARGO_BIN_EXE_toolcell")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
-    let mut command = user.program("bash", &["-e", "-c", &format!("exec 2>&1\n{script}")]);
+    let mut command = user.program(
+        "bash",
+        &[
+            "-e",
+            "-c",
+            &format!("exec 2>&1\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n{script}"),
+        ],
+    );
     command.env("PATH", path).env("CARGO_NET_OFFLINE", "true");
     let home = std::env::var("HOME").unwrap();
     for (name, default) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
