@@ -12,7 +12,7 @@ use toolcell_core::policy::DirAccess;
 use toolcell_core::resource::{URI_ARGUMENT, check_uri};
 use toolcell_core::{
     ArgumentPlace, BoxFuture, CallContext, CallResult, Content, Grant, RemainingBudget, ResourceSpec,
-    ResourceTemplate, Resources, Tool, ToolCall, ToolSpec, UriTemplate,
+    ResourceTemplate, Resources, Tool, ToolCall, ToolSpec, UriTemplate, inert,
 };
 
 use crate::components::builtin;
@@ -224,7 +224,7 @@ impl Directories {
     fn resources(&self, listing: &Listing) -> Vec<ResourceSpec> {
         let directories = self.roots.iter().map(|root| ResourceSpec {
             uri: root.uri.clone(),
-            name: root.shown.clone(),
+            name: on_one_line(&root.shown),
             title: None,
             description: Some("The list of the files in this directory.".into()),
             media_type: Some("application/json".into()),
@@ -232,7 +232,7 @@ impl Directories {
         });
         let files = listing.files.values().map(|file| ResourceSpec {
             uri: file.uri.clone(),
-            name: file.name.clone(),
+            name: on_one_line(&file.name),
             title: None,
             description: None,
             media_type: file.mime_type.clone(),
@@ -360,9 +360,31 @@ fn path_of(uri: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// Returns the name of a file for a list that clients show: one with line breaks, or characters that are invisible or change the
+/// order of others, as a JSON string, as tools show it to models.
+fn on_one_line(name: &str) -> String {
+    match name.contains(inert::is_unsafe) {
+        true => inert::json(&serde_json::Value::from(name).to_string()),
+        false => name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn name_with_odd_characters_is_a_json_string() {
+        for (name, shown) in [
+            ("b c.md", "b c.md"),
+            ("größe", "größe"),
+            ("a\nserving", r#""a\nserving""#),
+            ("a\u{1b}[2J", r#""a\u001b[2J""#),
+            ("txt\u{202e}exe", r#""txt\u202eexe""#),
+        ] {
+            assert_eq!(on_one_line(name), shown);
+        }
+    }
 
     #[test]
     fn uri_and_path_are_those_of_the_component() {
