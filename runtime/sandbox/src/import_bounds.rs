@@ -238,6 +238,17 @@ const TABLE: &[(&str, &[Row])] = &[
             ("[method]output-stream.blocking-splice", "", ""),
         ],
     ),
+    (
+        "wasi:config/store",
+        &[
+            ("get", FUEL, "a granted variable, reserved before it is copied"),
+            (
+                "get-all",
+                "",
+                "the granted variables, reserved before they are copied",
+            ),
+        ],
+    ),
     ("wasi:keyvalue/atomics", &[("increment", BUCKET, REASON)]),
     (
         "wasi:keyvalue/batch",

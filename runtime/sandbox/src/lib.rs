@@ -40,7 +40,7 @@
 //!
 //! | subject | limit | test in `tests/` |
 //! |---|---|---|
-//! | component | 32 MiB, and no more parts, functions and instances than `load::preflight` accepts | `load`, `attacks` |
+//! | component | 64 MiB, and no more parts, functions and instances than `load::preflight` accepts | `load`, `attacks` |
 //! | compilation | [`CompileLimits`], in a separate process with [`Compiler::Child`] | `compile_child` |
 //! | components being compiled and waiting | 2 and 64 | `load` |
 //! | one call of a hook | [`toolcell_core::Limits`], and the limits of responses in [`hook`] | `hook`, and `tests/it/hooks` of the project |

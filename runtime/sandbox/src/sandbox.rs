@@ -149,7 +149,7 @@ impl Default for SandboxOptions {
             slots: 256,
             memory: 4 << 30,
             open_files: 512,
-            max_component_bytes: 32 << 20,
+            max_component_bytes: 64 << 20,
             optimize: true,
             compiler: Compiler::default(),
             compile_limits: CompileLimits::default(),

@@ -244,7 +244,7 @@ async fn custom_section_counts_towards_the_size_and_costs_no_more() {
         sandbox.load("x", &bomb).await.unwrap_err(),
         LoadError::TooLarge {
             size,
-            limit: 32 << 20
+            limit: 64 << 20
         }
     );
 }

@@ -64,6 +64,49 @@ async fn environment_and_arguments_are_empty() {
     assert_eq!(result, Ok(CallResult::text("\u{1}\0\0\0")));
 }
 
+#[tokio::test]
+async fn configuration_has_the_granted_variables_alone() {
+    for version in ["0.2.0-draft", "0.2.0-rc.1"] {
+        let import = format!(
+            r#"(import "wasi:config/store@{version}" (instance $config
+                (type $e (variant (case "upstream" string) (case "io" string)))
+                (export "error" (type $error (eq $e)))
+                (export "get" (func (param "key" string) (result (result (option string) (error $error)))))
+                (export "get-all" (func (result (result (list (tuple string string)) (error $error)))))))"#
+        );
+        // `LANG` and `HOME`, as they stand in memory.
+        let probe = with(
+            &import,
+            &[
+                ("get", "$config \"get\"", "(param i32 i32 i32)"),
+                ("all", "$config \"get-all\"", "(param i32)"),
+            ],
+            &format!(
+                "(i32.store (i32.const 300) (i32.const 0x474e414c))
+                 (call $get (i32.const 300) (i32.const 4) (i32.const 512))
+                 (i32.store8 (i32.const 256) (i32.load8_u (i32.const 516)))
+                 (i32.store (i32.const 300) (i32.const 0x454d4f48))
+                 (call $get (i32.const 300) (i32.const 4) (i32.const 512))
+                 (i32.store8 (i32.const 257) (i32.load8_u (i32.const 516)))
+                 (call $all (i32.const 512))
+                 (i32.store8 (i32.const 258) (i32.load (i32.const 520)))
+                 (i32.store8 (i32.const 259) (i32.load8_u (i32.const 512)))
+                 {ANSWER_4}"
+            ),
+        );
+        assert_eq!(answer(&probe).await.0, [0, 0, 0, 0], "{version}");
+        let policy = Policy {
+            grants: toolcell_core::Grants {
+                env: vec![("LANG".into(), "C".into())],
+                ..Default::default()
+            },
+            ..Policy::default()
+        };
+        let (result, _) = run(&probe, policy).await;
+        assert_eq!(result, Ok(CallResult::text("\u{1}\0\u{1}\0")), "{version}");
+    }
+}
+
 /// Returns a component that asks for its directories.
 fn asks_for_directories() -> Probe {
     let import = r#"(import "wasi:filesystem/types@0.2.0" (instance $fs (export "descriptor" (type (sub resource)))))

@@ -128,7 +128,7 @@ fn artefact_that_differs_from_its_manifest_is_refused() {
             "the limit is 33554432",
         ),
         (
-            manifest(wasm, &digest, (32 << 20) + 1),
+            manifest(wasm, &digest, (64 << 20) + 1),
             ok(&good),
             "the limit is 33554432",
         ),

@@ -16,7 +16,7 @@ use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
 /// Maximum size of a component file, in bytes; same as the limit of the sandbox.
-pub(crate) const MAX_COMPONENT_BYTES: u64 = 32 << 20;
+pub(crate) const MAX_COMPONENT_BYTES: u64 = 64 << 20;
 
 /// Maximum number of concurrent cells. One user does not run more, and reserving few speeds up startup.
 const SLOTS: u32 = 64;

@@ -37,7 +37,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Time without a byte after which a server is given up.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// Time for one answer as a whole: 32 MiB over a slow connection.
+/// Time for one answer as a whole: 64 MiB over a slow connection.
 const TOTAL_TIME: Duration = Duration::from_secs(600);
 
 /// Maximum size of the headers of an answer, in bytes.

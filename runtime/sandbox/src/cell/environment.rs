@@ -1,8 +1,8 @@
-//! `wasi:cli/environment`: the granted variables and the arguments of a program, copied only for a guest that asks for
-//! them.
+//! `wasi:cli/environment` and `wasi:config/store`: the granted variables and the arguments of a program, copied only for a
+//! guest that asks for them.
 
 use toolcell_core::Policy;
-use wasmtime::component::{HasData, Linker};
+use wasmtime::component::{ComponentType, HasData, Lift, Linker, Lower};
 use wasmtime_wasi::p2::bindings::cli::environment;
 use wasmtime_wasi::p3::bindings::cli::environment as async_environment;
 
@@ -36,6 +36,52 @@ pub(crate) fn add_async_to_linker<T: Send + 'static>(
     view: fn(&mut T) -> EnvironmentView<'_>,
 ) -> wasmtime::Result<()> {
     async_environment::add_to_linker::<_, HasEnvironment>(linker, view)
+}
+
+/// Instances of `wasi:config/store` that are linked. As drafts, each links only with itself; their functions have the same
+/// types.
+const CONFIG_STORES: [&str; 2] = ["wasi:config/store@0.2.0-draft", "wasi:config/store@0.2.0-rc.1"];
+
+/// `wasi:config/store.error`. Nothing fails here.
+#[derive(Debug, ComponentType, Lift, Lower)]
+#[component(variant)]
+enum ConfigError {
+    #[component(name = "upstream")]
+    Upstream(String),
+    #[component(name = "io")]
+    Io(String),
+}
+
+/// Adds `wasi:config/store`, whose values are the granted variables.
+pub(crate) fn add_config_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> EnvironmentView<'_>,
+) -> wasmtime::Result<()> {
+    for name in CONFIG_STORES {
+        let mut store = linker.instance(name)?;
+        store.func_wrap("get", move |mut cell, (key,): (String,)| {
+            Ok((Ok::<_, ConfigError>(view(cell.data_mut()).variable(&key)?),))
+        })?;
+        store.func_wrap("get-all", move |mut cell, (): ()| {
+            let mut view = view(cell.data_mut());
+            Ok((Ok::<_, ConfigError>(environment::Host::get_environment(
+                &mut view,
+            )?),))
+        })?;
+    }
+    Ok(())
+}
+
+impl EnvironmentView<'_> {
+    /// Copies the value of a granted variable.
+    fn variable(&mut self, name: &str) -> wasmtime::Result<Option<String>> {
+        let granted = &self.policy.grants.env;
+        let Some((_, value)) = granted.iter().find(|(granted, _)| granted == name) else {
+            return Ok(None);
+        };
+        self.in_flight.grow(value.len() as u64)?;
+        Ok(Some(value.clone()))
+    }
 }
 
 impl async_environment::Host for EnvironmentView<'_> {
@@ -101,6 +147,31 @@ mod tests {
         };
         assert_eq!(copied(bytes).unwrap(), env);
         assert!(copied(bytes - 1).is_err());
+    }
+
+    #[test]
+    fn copy_of_one_variable_counts_as_memory_of_the_call() {
+        let policy = Policy {
+            grants: toolcell_core::Grants {
+                env: vec![("LANG".into(), "C.UTF-8".into())],
+                ..Default::default()
+            },
+            ..Policy::default()
+        };
+        let copied = |memory: u64, name: &str| {
+            let account = MemoryAccount::new(memory, MemoryPool::new(u64::MAX));
+            let mut view = EnvironmentView {
+                policy: &policy,
+                arguments: &[],
+                in_flight: &mut account.empty(),
+            };
+            view.variable(name)
+        };
+        assert_eq!(copied(7, "LANG").unwrap().as_deref(), Some("C.UTF-8"));
+        assert!(copied(6, "LANG").is_err());
+        for name in ["LAN", "LANGUAGE", "lang", ""] {
+            assert_eq!(copied(7, name).unwrap(), None, "{name}");
+        }
     }
 
     #[test]

@@ -255,8 +255,8 @@ fn wasi<'a>(
     })
 }
 
-/// Creates the linker of the cells of an engine: WASI 0.2, `wasi:keyvalue`, and the log and progress interfaces; in the
-/// concurrent engine also what WASI 0.3 has without files and network.
+/// Creates the linker of the cells of an engine: WASI 0.2, `wasi:keyvalue`, `wasi:config`, and the log and progress interfaces;
+/// in the concurrent engine also what WASI 0.3 has without files and network.
 pub(crate) fn linker(engine: &Engine, kind: EngineKind) -> wasmtime::Result<Linker<CellState>> {
     let mut linker = Linker::new(engine);
     linker.allow_shadowing(true);
@@ -264,6 +264,7 @@ pub(crate) fn linker(engine: &Engine, kind: EngineKind) -> wasmtime::Result<Link
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     sockets::add_to_linker(&mut linker, CellState::denied)?;
     environment::add_to_linker(&mut linker, CellState::environment)?;
+    environment::add_config_to_linker(&mut linker, CellState::environment)?;
     poll::add_to_linker(&mut linker, CellState::poll, CellState::random)?;
     files::add_to_linker(&mut linker, CellState::files)?;
     keyvalue::add_to_linker(&mut linker, CellState::keyvalue)?;

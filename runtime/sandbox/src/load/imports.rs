@@ -14,11 +14,16 @@ pub(crate) const WASI: Version = Version::new(0, 2, 0);
 /// with it.
 pub(crate) const WASI_ASYNC: Version = Version::new(0, 3, 0);
 
-/// Version of `wasi:keyvalue` that is linked. As a draft, it links only with itself.
-fn keyvalue() -> Version {
-    Version {
-        pre: semver::Prerelease::new("draft").expect("`draft` is a well-formed pre-release"),
+/// Versions of a package of WASI that are linked. A draft links only with itself.
+fn wasi_versions(interface: &str) -> Vec<Version> {
+    let pre = |pre: &str| Version {
+        pre: semver::Prerelease::new(pre).expect("the names of drafts are well-formed pre-releases"),
         ..Version::new(0, 2, 0)
+    };
+    match interface.split_once('/').map(|(package, _)| package) {
+        Some("wasi:keyvalue") => vec![pre("draft")],
+        Some("wasi:config") => vec![pre("draft"), pre("rc.1")],
+        _ => vec![WASI],
     }
 }
 
@@ -164,7 +169,7 @@ impl Ability {
             "wasi:filesystem/types" | "wasi:filesystem/preopens" => Self::Files,
             "wasi:http/types" | "wasi:http/outgoing-handler" => Self::Http,
             "wasi:keyvalue/store" | "wasi:keyvalue/atomics" | "wasi:keyvalue/batch" => Self::KeyValue,
-            "wasi:cli/environment" => Self::Environment,
+            "wasi:cli/environment" | "wasi:config/store" => Self::Environment,
             "wasi:cli/exit" => Self::Exit,
             "wasi:cli/stdin"
             | "wasi:cli/stdout"
@@ -211,27 +216,32 @@ fn classify_one(name: &str) -> Result<Import, LoadError> {
         };
     }
     let ours = match interface.split_once(':') {
-        Some(("wasi", rest)) if rest.starts_with("keyvalue/") => keyvalue(),
-        Some(("wasi", _)) => WASI,
-        Some(("toolcell", _)) => bindings::VERSION,
+        Some(("wasi", _)) => wasi_versions(interface),
+        Some(("toolcell", _)) => vec![bindings::VERSION],
         _ => return Err(unknown(other_world_hint(name))),
     };
     let fits = version
         .as_ref()
-        .is_some_and(|version| is_compatible(version, &ours));
+        .is_some_and(|version| ours.iter().any(|ours| is_compatible(version, ours)));
     match Ability::of_interface(interface) {
         Some(ability) if fits => Ok(Import {
             name: name.to_owned(),
             ability,
         }),
         Some(_) => {
-            let version = if ours.pre.is_empty() {
-                format!("{}.{}", ours.major, ours.minor)
-            } else {
-                ours.to_string()
-            };
+            let versions: Vec<String> = ours
+                .iter()
+                .map(|version| {
+                    if version.pre.is_empty() {
+                        format!("{}.{}", version.major, version.minor)
+                    } else {
+                        version.to_string()
+                    }
+                })
+                .collect();
+            let versions = versions.join(" or ");
             Err(unknown(format!(
-                "this host provides `{interface}` in version {version}; rebuild the component with that version"
+                "this host provides `{interface}` in version {versions}; rebuild the component with that version"
             )))
         }
         None => Err(unknown(other_world_hint(name))),
@@ -278,6 +288,8 @@ mod tests {
             "wasi:http/types@0.2.12",
             "toolcell:tool/log@0.1.7",
             "wasi:keyvalue/batch@0.2.0-draft",
+            "wasi:config/store@0.2.0-draft",
+            "wasi:config/store@0.2.0-rc.1",
             "wasi:cli/stdout@0.3.0",
             "wasi:clocks/system-clock@0.3.1",
         ] {
@@ -291,6 +303,8 @@ mod tests {
             ("evil:host/fs@9.9.9", "no grant provides it; compose"),
             ("wasi:keyvalue/store@0.2.0", "in version 0.2.0-draft"),
             ("wasi:keyvalue/store@0.2.0-draft2", "in version 0.2.0-draft"),
+            ("wasi:config/store@0.2.0", "in version 0.2.0-draft or 0.2.0-rc.1"),
+            ("wasi:config/runtime@0.2.0-draft", "no grant provides it; compose"),
             (
                 "wasi:keyvalue/watcher@0.2.0-draft",
                 "no grant provides it; compose",

@@ -253,6 +253,7 @@ mod tests {
             ("deny-http=10.0.0.0/8", "ranges of addresses are not supported"),
             ("deny-http=[fd00::]/8", "ranges of addresses are not supported"),
             ("http=192.168.0.1/32", "ranges of addresses are not supported"),
+            ("http=[::]/2/", "ranges of addresses are not supported"),
         ] {
             let refused = line.parse::<Grant>().unwrap_err();
             assert!(refused.reason.contains(hint), "{line}: {}", refused.reason);

@@ -185,6 +185,7 @@ fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
     let (host, port) = split_port(authority)?;
     let host = host.to_ascii_lowercase();
     check_host_pattern(&host)?;
+    let path = path.trim_end_matches('/');
     let is_address = bracketless(&host).parse::<IpAddr>().is_ok();
     if is_address && path.len() > 1 && path[1..].bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(
@@ -192,13 +193,13 @@ fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
             after.escape_debug()
         ));
     }
-    let named_private = host == "localhost" || bracketless(&host).parse::<IpAddr>().is_ok();
+    let named_private = host == "localhost" || is_address;
     Ok(HttpGrant {
         host,
         ports: port.into_iter().collect(),
         schemes,
         methods,
-        path: path.trim_end_matches('/').to_owned(),
+        path: path.to_owned(),
         private: private || named_private,
     })
 }
