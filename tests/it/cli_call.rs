@@ -509,3 +509,52 @@ fn argument_in_another_form_is_refused_with_its_json() {
     let seen = user.run(&["call", "text_count", "a b=c"]);
     assert!(!seen.stderr.contains("not a JSON object"), "{}", seen.stderr);
 }
+
+/// Which of them is meant cannot be known: neither is called.
+#[test]
+fn name_of_a_tool_that_several_components_define_is_refused() {
+    let user = User::new();
+    let defines = |names: &[&str]| Probe {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Probe::default()
+    };
+    user.probe("mine.wasm", &defines(&["text_count", "both", "own"]))
+        .probe("other.wasm", &defines(&["both", "alone"]));
+    let path = |name: &str| user.work().join(name).display().to_string();
+    let table = |name: &str| {
+        format!(
+            "[tools.{name}]\ncomponent = \"{}\"\n",
+            path(&format!("{name}.wasm"))
+        )
+    };
+    user.configure(&[table("mine"), table("other")].concat());
+    let seen = user.run(&["call", "text_count", r#"{"text": "a b"}"#]).ended(2);
+    for part in [
+        "there are several tools `text_count`",
+        "the built-in component `text`",
+        "`mine` (",
+        "text#text_count",
+        "mine#text_count",
+    ] {
+        assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+    }
+    let named = user
+        .run(&["call", "text#text_count", r#"{"text": "a b"}"#])
+        .ended(0);
+    assert_eq!(named.json()["words"], 2);
+    user.run(&["call", "mine#text_count", r#"{"a": 1}"#]).ended(0);
+    let seen = user.run(&["call", "both", "{}"]).ended(2);
+    assert!(
+        seen.stderr.contains("mine#both") && seen.stderr.contains("other#both"),
+        "{}",
+        seen.stderr
+    );
+    // Of one component only, whatever else is configured.
+    for name in ["own", "alone"] {
+        user.run(&["call", name, r#"{"a": 1}"#]).ended(0);
+    }
+    user.configure(&[table("mine"), table("gone")].concat());
+    user.run(&["call", "own", r#"{"a": 1}"#]).ended(0);
+    user.configure(&table("gone"));
+    user.run(&["call", "text_count", r#"{"text": "a b"}"#]).ended(0);
+}

@@ -193,3 +193,94 @@ pub async fn serve_connection<I>(
     }
     service.connected(-1);
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, Full};
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    /// Answers with the body of the request.
+    struct Echo;
+
+    impl Service for Echo {
+        fn respond<'a>(
+            &'a self,
+            request: Request<Incoming>,
+            _: Origin<'a>,
+        ) -> BoxFuture<'a, Response<BoxBody>> {
+            Box::pin(async {
+                let body = request.into_body().collect().await.map(|body| body.to_bytes());
+                Response::new(Full::new(body.unwrap_or_default()).boxed_unsync())
+            })
+        }
+
+        fn connected(&self, _: i64) {}
+
+        fn is_open(&self) -> bool {
+            true
+        }
+
+        fn end_streams(&self) {}
+
+        fn cancel(&self) {}
+
+        fn ended(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    /// Returns what a connection answers to these bytes until it ends.
+    async fn answered(sent: String) -> String {
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        let (stop, peer) = (CancellationToken::new(), Strangers::default().add());
+        let address = ([127, 0, 0, 1], 1).into();
+        let serving = serve_connection(&Echo, server, address, &stop, &peer);
+        let asking = async {
+            client.write_all(sent.as_bytes()).await.unwrap();
+            let mut all = String::new();
+            client.read_to_string(&mut all).await.unwrap();
+            all
+        };
+        tokio::join!(serving, asking).1
+    }
+
+    /// A proxy before us could take what one header calls the body for a second request (RFC 9112, section 6.3).
+    #[tokio::test]
+    async fn body_with_two_lengths_ends_the_connection() {
+        let second = "GET /hidden HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let ask = |headers: &str, body: &str| {
+            answered(format!(
+                "POST / HTTP/1.1\r\nhost: x\r\n{headers}\r\n{body}{second}"
+            ))
+        };
+        let count = |answers: &str| answers.matches("HTTP/1.1 200").count();
+        let (length, chunked) = ("content-length: 5\r\n", "transfer-encoding: chunked\r\n");
+        // One length: the second request is one.
+        assert_eq!(count(&ask(length, "hello").await), 2);
+        assert_eq!(count(&ask(chunked, "2\r\nhi\r\n0\r\n\r\n").await), 2);
+        // Both: the body has the coding, and what follows is not read.
+        for both in [[length, chunked].concat(), [chunked, length].concat()] {
+            let answers = ask(&both, "2\r\nhi\r\n0\r\n\r\n").await;
+            assert_eq!(count(&answers), 1, "{answers}");
+            assert!(
+                answers.ends_with("\r\n\r\nhi") && answers.contains("connection: close"),
+                "{answers}"
+            );
+        }
+        // Two lengths, a coding that does not end the body, or one of HTTP/1.0.
+        for headers in [
+            "content-length: 5\r\ncontent-length: 6\r\n",
+            "content-length: 5, 6\r\n",
+            "content-length: +5\r\n",
+            "transfer-encoding: chunked, gzip\r\n",
+            "transfer-encoding: gzip\r\n",
+            "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n",
+        ] {
+            let answers = ask(headers, "hello").await;
+            assert!(answers.starts_with("HTTP/1.1 400"), "{headers}: {answers}");
+            assert_eq!(count(&answers), 0, "{headers}: {answers}");
+        }
+    }
+}

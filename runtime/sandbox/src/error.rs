@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use toolcell_core::json::JsonError;
 use toolcell_core::schema::SchemaError;
@@ -149,6 +150,12 @@ pub enum LoadError {
     Busy {
         /// Maximum length of the queue.
         limit: usize,
+    },
+    /// The engine of asynchronous components, which is started with the first of them, cannot run.
+    #[error("the component is asynchronous, and its engine cannot run")]
+    Engine {
+        /// Error of starting it.
+        source: Arc<EngineError>,
     },
     /// The compiler failed.
     #[error("could not compile the component: {reason}")]
@@ -322,6 +329,11 @@ impl LoadError {
             }
             Self::SameToolName { .. } => "rename one of the functions or interfaces".into(),
             Self::Busy { .. } => "load it again later".into(),
+            Self::Engine { .. } => {
+                "it takes a thread and address space of its own: end other programs, or raise their limits \
+                 (`ulimit -u`, `ulimit -v`)"
+                    .into()
+            }
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
                 source: ToolError::Limit { .. },
@@ -367,6 +379,11 @@ mod tests {
             error_chain(&engine),
             "could not start the WebAssembly engine: outer: deep"
         );
+        let load = LoadError::Engine {
+            source: Arc::new(engine),
+        };
+        assert!(load.to_string().contains("asynchronous") && load.hint().is_some());
+        assert!(error_chain(&load).ends_with("could not start the WebAssembly engine: outer: deep"));
         let cache = CacheError::Io {
             path: "c".into(),
             source: io::ErrorKind::NotFound.into(),

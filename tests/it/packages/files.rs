@@ -1,5 +1,7 @@
 //! Packages from files: what is shown, stored and written.
 
+use std::process::Stdio;
+
 use super::{component, configuration, hex, stored};
 use crate::probe::Probe;
 use crate::support::cli_user::User;
@@ -304,4 +306,70 @@ fn package_that_was_lost_can_be_repaired() {
     std::fs::remove_file(list).unwrap();
     user.run(&["tool", "remove", "tool"]).ended(0);
     assert!(!configuration(&user).contains("tools.tool") && stored(&user).is_empty());
+}
+
+/// Each command reads the configuration once it has the packages to itself, so that no change of another is lost.
+#[test]
+fn packages_that_are_added_at_once_are_all_there() {
+    let user = User::new();
+    let own = "# mine\n[tools.text]\nenabled = true\n";
+    user.configure(own);
+    let names: Vec<String> = (0..8).map(|n| format!("one{n}")).collect();
+    for name in &names {
+        let probe = Probe {
+            names: vec![format!("{name}_tool")],
+            ..Probe::default()
+        };
+        user.probe(&format!("{name}.wasm"), &probe);
+    }
+    let file = |name: &String| format!("{name}.wasm");
+    let running: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let mut command = user.command(&["tool", "add", &file(name)]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    for running in running {
+        user.seen(&["tool", "add"], running.wait_with_output().unwrap())
+            .ended(0);
+    }
+    assert_eq!(stored(&user).len(), 8);
+    let written = configuration(&user);
+    assert!(written.starts_with(own), "{written}");
+    for name in &names {
+        assert!(written.contains(&format!("[tools.{name}]")), "{written}");
+    }
+    // Likewise when they are removed, while others are added with the same name, of which one succeeds.
+    let removed: Vec<_> = names
+        .iter()
+        .map(|name| {
+            user.command(&["tool", "remove", name])
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for mut running in removed {
+        assert!(running.wait().unwrap().success());
+    }
+    assert_eq!((configuration(&user).as_str(), stored(&user).len()), (own, 0));
+    let same: Vec<_> = (0..4)
+        .map(|n| {
+            let source = file(&names[n]);
+            let mut command = user.command(&["tool", "add", &source, "--name", "same"]);
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let ended: Vec<_> = same
+        .into_iter()
+        .map(|mut one| one.wait().unwrap().success())
+        .collect();
+    assert_eq!(ended.iter().filter(|is_added| **is_added).count(), 1, "{ended:?}");
+    assert_eq!(stored(&user).len(), 1);
 }

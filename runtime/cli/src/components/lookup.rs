@@ -9,11 +9,14 @@ use crate::components::loader::ComponentLoader;
 use crate::config::source::PROJECT;
 use crate::config::{ComponentSource, Sourced, ToolSettings, own_directories};
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::{Name, Text, text};
+use crate::ui::terminal::{Name, Shown, Text, text};
 
 /// Maximum number of components searched for a tool named without its component. Each is read, hashed, and possibly
 /// compiled.
 const MAX_SEARCHED: usize = 100;
+
+/// Maximum number of components that an error names.
+const MAX_NAMED: usize = 3;
 
 /// Component and tool that the user named.
 pub(crate) struct NamedTool {
@@ -58,25 +61,53 @@ impl ComponentLoader<'_> {
     }
 
     /// Returns the component that defines a tool of this name.
+    ///
+    /// # Errors
+    /// Returns an error if several do: which of them is meant cannot be known. Likewise if none does, and one could not be
+    /// loaded.
     async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
-        let built_in = builtin::component_with_tool(tool).and_then(|name| self.settings.tools.get(name));
-        if let Some(settings) = built_in
-            && settings.is_usable()
-            && matches!(settings.component, ComponentSource::Shipped(_))
-        {
-            return Ok(Some(settings.clone()));
-        }
+        let built_in = builtin::component_with_tool(tool);
+        let (mut owners, mut unusable) = (Vec::new(), None);
         for candidate in self.searched(tool) {
-            let component = self.component(candidate).await?;
-            if component
-                .definitions()
-                .iter()
-                .any(|spec| spec.name.as_str() == tool)
-            {
-                return Ok(Some(candidate.clone()));
+            let is_owner = match candidate.component {
+                ComponentSource::Shipped(_) => built_in == Some(candidate.name.as_str()),
+                ComponentSource::File(_) => match self.describe(candidate).await {
+                    Ok(described) => (described.definitions().iter()).any(|spec| spec.name.as_str() == tool),
+                    Err(failure) => {
+                        unusable.get_or_insert(failure);
+                        false
+                    }
+                },
+            };
+            if is_owner {
+                owners.push(candidate);
             }
         }
-        Ok(None)
+        match (owners.as_slice(), unusable) {
+            ([], Some(failure)) => Err(failure),
+            ([], None) => Ok(None),
+            ([owner], _) => Ok(Some((*owner).clone())),
+            ([_, _, ..], _) => Err(self.ambiguous(tool, &owners)),
+        }
+    }
+
+    /// Error for the name of a tool that several components define.
+    fn ambiguous(&self, tool: &str, owners: &[&ToolSettings]) -> Failure {
+        let place = |owner: &&ToolSettings| match &owner.component {
+            ComponentSource::Shipped(_) => text!("the built-in component `{}`", owner.name),
+            ComponentSource::File(file) => {
+                text!(
+                    "`{}` ({})",
+                    owner.name,
+                    Shown(&self.environment.shown(&file.value))
+                )
+            }
+        };
+        let names = owners.iter().take(MAX_NAMED);
+        let hints = names.clone().map(|owner| text!("{}#{}", owner.name, tool));
+        Failure::new(Exit::Usage, text!("there are several tools `{}`", tool))
+            .why(text!("they are of {}", Text::join(names.map(place), " and of ")))
+            .hint(text!("name its component: {}", Text::join(hints, ", or ")))
     }
 
     /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because loading one can mean compiling

@@ -5,7 +5,7 @@
 //! files that it had not finished, which the next change removes.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -54,20 +54,23 @@ pub(crate) struct PackageStore {
 }
 
 impl PackageStore {
-    /// Opens the store, and waits for other processes.
+    /// Opens the store; `None` while another process has it.
     ///
     /// # Errors
     /// Returns an error if there is no home directory or the store cannot be used.
-    pub(crate) fn open(environment: &Environment) -> anyhow::Result<Self> {
+    pub(crate) fn try_open(environment: &Environment) -> anyhow::Result<Option<Self>> {
         let directory = directory(environment).context("there is no home directory for packages")?;
         toolcell_fs::private_dir(&directory.join(COMPONENTS))?;
         let directory = toolcell_fs::private_dir(&directory)?;
         let lock = File::open(&directory)?;
-        lock.lock()?;
-        Ok(Self {
-            directory,
-            _lock: lock,
-        })
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Self {
+                directory,
+                _lock: lock,
+            })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error.into()),
+        }
     }
 
     /// Returns the packages by name.
@@ -219,9 +222,9 @@ mod tests {
     fn component_is_kept_while_a_package_uses_it() {
         let dir = tempfile::tempdir().unwrap();
         let mut environment = Environment::for_tests(dir.path(), &[]);
-        assert!(PackageStore::open(&environment).is_err());
+        assert!(PackageStore::try_open(&environment).is_err());
         environment.data_dir = Some(dir.path().join("data"));
-        let store = PackageStore::open(&environment).unwrap();
+        let store = PackageStore::try_open(&environment).unwrap().unwrap();
         let shared = store.write(&fetched(b"shared")).unwrap();
         let orphan = store.write(&fetched(b"orphan")).unwrap();
         assert!(store.contains(&shared) && !store.contains(&dir.path().join(shared.file_name().unwrap())));
@@ -257,11 +260,22 @@ mod tests {
     }
 
     #[test]
+    fn one_process_has_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.data_dir = Some(dir.path().to_owned());
+        let store = PackageStore::try_open(&environment).unwrap();
+        assert!(store.is_some() && PackageStore::try_open(&environment).unwrap().is_none());
+        drop(store);
+        assert!(PackageStore::try_open(&environment).unwrap().is_some());
+    }
+
+    #[test]
     fn damaged_list_removes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let mut environment = Environment::for_tests(dir.path(), &[]);
         environment.data_dir = Some(dir.path().to_owned());
-        let store = PackageStore::open(&environment).unwrap();
+        let store = PackageStore::try_open(&environment).unwrap().unwrap();
         let path = store.write(&fetched(b"x")).unwrap();
         std::fs::write(dir.path().join("packages/packages.json"), "[{").unwrap();
         assert!(store.collect_garbage().is_err() && store.set(package("a", b"x")).is_err());

@@ -191,6 +191,7 @@ fn of_load(error: &LoadError) -> Text {
         | LoadError::TooComplex { .. }
         | LoadError::CompileLimit { .. }
         | LoadError::Busy { .. }
+        | LoadError::Engine { .. }
         | LoadError::Definitions { .. }
         | LoadError::ToolCount { .. } => ours(error),
         LoadError::ModuleImport { module } => text!(

@@ -103,11 +103,6 @@ pub(crate) enum Adapter {
 pub(crate) fn check(bytes: &[u8]) -> Result<Adapter, LoadError> {
     let mut module = Module::default();
     preflight::scan_module(bytes, |payload| module.note(payload))?;
-    if module.imports > MAX_IMPORTS {
-        return Err(LoadError::TooComplex {
-            excess: ComplexityLimit::ModuleImports,
-        });
-    }
     if !module.has_component_type {
         if let Some(other) = module.other_import {
             return Err(LoadError::ModuleImport {
@@ -186,20 +181,26 @@ fn with_exit_code(bytes: &[u8]) -> Result<Option<Vec<u8>>, wasmparser::BinaryRea
 }
 
 impl Module {
-    fn note(&mut self, payload: &Payload<'_>) -> Result<(), wasmparser::BinaryReaderError> {
+    fn note(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
         match payload {
             Payload::ImportSection(section) => {
+                // One entry of the section can be a group of imports.
                 for import in section.clone().into_imports() {
-                    let name = import?.module;
+                    let name = import.map_err(preflight::malformed)?.module;
+                    self.imports += 1;
+                    if self.imports > MAX_IMPORTS {
+                        return Err(LoadError::TooComplex {
+                            excess: ComplexityLimit::ModuleImports,
+                        });
+                    }
                     if name != PREVIEW_1 {
                         self.other_import.get_or_insert_with(|| name.to_owned());
                     }
                 }
-                self.imports = self.imports.saturating_add(section.count());
             }
             Payload::ExportSection(section) => {
                 for export in section.clone() {
-                    self.is_program |= export?.name == START;
+                    self.is_program |= export.map_err(preflight::malformed)?.name == START;
                 }
             }
             Payload::CustomSection(section) => {
@@ -310,6 +311,36 @@ mod tests {
             .collect();
         let other = check(&wat::parse_str(format!("(module {imports})")).unwrap()).unwrap_err();
         assert!(matches!(other, LoadError::TooComplex { .. }), "{other}");
+    }
+
+    /// One entry of the section stands for all imports of a module, or for all of a module and a type.
+    #[test]
+    fn imports_in_groups_count_each() {
+        let count = |count: u32, with_types: bool| {
+            let of_type = "(func (param i32))";
+            let item = match with_types {
+                true => format!(r#"(item "proc_exit" {of_type})"#),
+                false => r#"(item "proc_exit")"#.to_owned(),
+            };
+            let items = item.repeat(usize::try_from(count).unwrap());
+            let rest = if with_types { "" } else { of_type };
+            let text = format!(r#"(module (import "wasi_snapshot_preview1" {items} {rest}))"#);
+            let bytes = wat::parse_str(text).unwrap();
+            for payload in Parser::new(0).parse_all(&bytes) {
+                if let Payload::ImportSection(section) = payload.unwrap() {
+                    assert_eq!(section.count(), 1);
+                }
+            }
+            check(&bytes)
+        };
+        for with_types in [true, false] {
+            assert!(matches!(
+                count(MAX_IMPORTS, with_types),
+                Err(LoadError::CoreModule)
+            ));
+            let refused = count(MAX_IMPORTS + 1, with_types).unwrap_err();
+            assert!(matches!(refused, LoadError::TooComplex { .. }), "{refused}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Shape, LoadError> {
 /// Scans a core module, of which a component is to be made, and passes each part to `note`.
 pub(crate) fn scan_module<'a>(
     bytes: &'a [u8],
-    mut note: impl FnMut(&Payload<'a>) -> Result<(), wasmparser::BinaryReaderError>,
+    mut note: impl FnMut(&Payload<'a>) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
     let mut scan = Scan::default();
     for payload in Parser::new(0).parse_all(bytes) {
@@ -83,13 +83,13 @@ pub(crate) fn scan_module<'a>(
                 reason: "a component in place of a core module".into(),
             });
         }
-        note(&payload).map_err(malformed)?;
+        note(&payload)?;
         scan.payload(payload)?;
     }
     Ok(())
 }
 
-fn malformed(error: wasmparser::BinaryReaderError) -> LoadError {
+pub(crate) fn malformed(error: wasmparser::BinaryReaderError) -> LoadError {
     LoadError::Malformed {
         reason: format!("{} (at byte {})", error.message(), error.offset()),
     }
@@ -186,7 +186,13 @@ impl Scan {
                 self.functions += u64::from(count);
                 at_most(self.functions, ComplexityLimit::Functions)?;
             }
-            Payload::ImportSection(section) => self.holds(section.count(), bytes::IMPORT),
+            Payload::ImportSection(section) => {
+                // One entry of a section can be a group of imports.
+                for import in section.into_imports() {
+                    import.map_err(malformed)?;
+                    self.holds(1, bytes::IMPORT);
+                }
+            }
             Payload::FunctionSection(section) => self.holds(section.count(), bytes::FUNCTION),
             Payload::GlobalSection(section) => self.holds(section.count(), bytes::GLOBAL),
             Payload::ElementSection(section) => {

@@ -1,8 +1,7 @@
 //! The engines of a sandbox, each with its linker.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use toolcell_core::error_chain;
 use wasmtime::Engine;
 use wasmtime::component::Linker;
 
@@ -20,7 +19,10 @@ pub(super) struct LinkedEngine {
 /// The engine of most components, and the one of asynchronous components once it is needed.
 pub(super) struct Engines {
     sequential: LinkedEngine,
-    concurrent: OnceLock<Result<LinkedEngine, EngineError>>,
+    /// Empty until a start succeeds: what one start lacked, the next may have.
+    concurrent: OnceLock<LinkedEngine>,
+    /// Held by the one that starts it.
+    start: Mutex<()>,
     slots: u32,
     optimize: bool,
 }
@@ -46,6 +48,7 @@ impl Engines {
             slots: if sequential.has_pool { slots } else { 0 },
             sequential,
             concurrent: OnceLock::new(),
+            start: Mutex::new(()),
             optimize,
         })
     }
@@ -55,16 +58,76 @@ impl Engines {
     }
 
     /// Returns the engine of a kind, which is started if it does not run yet.
+    ///
+    /// # Errors
+    /// If it cannot be started. The next request tries it again.
     pub(super) fn get(&self, kind: EngineKind) -> Result<&LinkedEngine, LoadError> {
         match kind {
             EngineKind::Sequential => Ok(&self.sequential),
-            EngineKind::Concurrent => self
-                .concurrent
-                .get_or_init(|| LinkedEngine::start(kind, self.slots, self.optimize))
-                .as_ref()
-                .map_err(|error| LoadError::Compile {
-                    reason: error_chain(error),
-                }),
+            EngineKind::Concurrent => once(&self.concurrent, &self.start, || {
+                LinkedEngine::start(kind, self.slots, self.optimize)
+            })
+            .map_err(|error| LoadError::Engine {
+                source: Arc::new(error),
+            }),
         }
+    }
+}
+
+/// Returns the value of a cell, which `start` makes once. Its errors are not kept.
+fn once<'a, T, E>(
+    cell: &'a OnceLock<T>,
+    starting: &Mutex<()>,
+    start: impl FnOnce() -> Result<T, E>,
+) -> Result<&'a T, E> {
+    if let Some(value) = cell.get() {
+        return Ok(value);
+    }
+    // It guards nothing that a panic could leave half done.
+    let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+    match cell.get() {
+        Some(value) => Ok(value),
+        None => start().map(|value| cell.get_or_init(|| value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_that_failed_is_tried_again_and_one_that_succeeded_is_kept() {
+        let (cell, starting) = (OnceLock::new(), Mutex::new(()));
+        for n in 1..3 {
+            assert_eq!(once(&cell, &starting, || Err::<u8, _>(n)), Err(n));
+        }
+        assert_eq!(once(&cell, &starting, || Ok::<_, u8>(3)), Ok(&3));
+        assert_eq!(once(&cell, &starting, || Err::<u8, _>(4)), Ok(&3));
+        // One start at a time: a pool reserves address space for all slots.
+        let (cell, starts) = (OnceLock::new(), Mutex::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let start = || {
+                        *starts.lock().unwrap() += 1;
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                        Ok::<_, ()>(1)
+                    };
+                    assert_eq!(once(&cell, &starting, start), Ok(&1));
+                });
+            }
+        });
+        assert_eq!(*starts.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn second_engine_is_started_once() {
+        let engines = Engines::start(2, false).unwrap();
+        let concurrent: *const _ = engines.get(EngineKind::Concurrent).unwrap();
+        assert_eq!(
+            concurrent,
+            std::ptr::from_ref(engines.get(EngineKind::Concurrent).unwrap())
+        );
+        assert!(!std::ptr::eq(concurrent, engines.sequential()));
     }
 }

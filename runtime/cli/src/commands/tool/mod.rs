@@ -51,7 +51,7 @@ impl Tool {
             Self::Add(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Update(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Push(command) => Box::pin(command.run(overrides, environment, console)).await,
-            Self::Remove(command) => command.run(environment, console),
+            Self::Remove(command) => command.run(environment, console).await,
             Self::Test(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Dev(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Calibrate(command) => command.run(overrides, environment, console).await,

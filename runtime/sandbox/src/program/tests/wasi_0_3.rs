@@ -1,5 +1,7 @@
 //! Programs for WASI 0.3.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use toolcell_core::{Content, Limit, Limits, Policy, ToolError};
 
@@ -107,6 +109,14 @@ fn program(data: &str, body: &str) -> String {
       (br $more)))
     (call $close (local.get $writer))
     (drop (call $finish (local.get $end) (call $end-read (local.get $end) (i32.const 64)))))
+  ;; Opens a stream to standard output, joined to a set at 88, and returns its writable end.
+  (func $open (result i32) (local $ends i64) (local $writer i32)
+    (local.set $ends (call $new))
+    (drop (call $write-via-stream (i32.wrap_i64 (local.get $ends))))
+    (local.set $writer (i32.wrap_i64 (i64.shr_u (local.get $ends) (i64.const 32))))
+    (i32.store (i32.const 88) (call $set))
+    (call $join (local.get $writer) (i32.load (i32.const 88)))
+    (local.get $writer))
   ;; Reads standard input once.
   (func $read (param $at i32) (param $len i32) (result i32)
     (call $read-via-stream (i32.const 32))
@@ -230,7 +240,7 @@ async fn waiting_in_wasi_0_3_ends_at_the_deadline() {
         wall_ms: 30,
         ..Limits::default()
     };
-    for nanoseconds in [3_600_000_000_000, i64::MAX as u64] {
+    for nanoseconds in [3_600_000_000_000, i64::MAX as u64, u64::MAX] {
         let late = call(
             &load("", &wait(nanoseconds)).await,
             limited(limits.clone()),
@@ -286,4 +296,75 @@ async fn files_and_network_of_wasi_0_3_are_refused_with_a_remedy() {
         assert!(matches!(refused, LoadError::UnknownImport { .. }), "{refused}");
         assert!(refused.hint().unwrap().contains(remedy), "{:?}", refused.hint());
     }
+}
+
+/// Each write is a few instructions of the guest, and work of the host.
+#[tokio::test]
+async fn streams_without_end_use_fuel_and_end_at_the_deadline() {
+    let flood = "(local.set $i (call $open))
+        (loop $more
+          (if (i32.eq (i32.const -1) (call $stream-write (local.get $i) (i32.const 1024) (i32.const LENGTH)))
+            (then (drop (call $await (i32.load (i32.const 88)) (i32.const 80)))))
+          (br $more))";
+    for length in ["60000", "1", "0"] {
+        let component = load("", &flood.replace("LENGTH", length)).await;
+        let ended = async |limits| {
+            let begun = Instant::now();
+            let ended = call(&component, limited(limits), json!({})).await;
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            let receipt = ended.receipt.unwrap();
+            assert!(receipt.peak_memory < 16 << 20, "{receipt:?}");
+            ended.error
+        };
+        let poor = Limits {
+            fuel: 100_000,
+            output: 1_000,
+            ..Limits::default()
+        };
+        let limit = Limit::Fuel(100_000);
+        assert_eq!(ended(poor).await, Some(ToolError::Limit { limit }), "{length}");
+        let late = Limits {
+            fuel: u64::MAX / 2,
+            wall_ms: 50,
+            ..Limits::default()
+        };
+        let limit = Limit::WallTimeMs(50);
+        assert_eq!(ended(late).await, Some(ToolError::Limit { limit }), "{length}");
+    }
+}
+
+#[tokio::test]
+async fn streams_that_are_never_closed_count_as_handles() {
+    let component = load("", "(loop $more (drop (call $open)) (br $more))").await;
+    let limits = Limits {
+        handles: 1_000,
+        ..Limits::default()
+    };
+    let ended = call(&component, limited(limits), json!({})).await;
+    let limit = Limit::Handles(1_000);
+    assert_eq!(ended.error, Some(ToolError::Limit { limit }));
+}
+
+/// The result is there with `task.return`, and the rest of the task takes from the same limits.
+#[tokio::test]
+async fn program_that_goes_on_after_its_result_is_bounded() {
+    let run = async |rest: &str| {
+        let component = load("", &format!("{DONE} {rest}")).await;
+        let limits = Limits {
+            fuel: 1_000_000,
+            wall_ms: 5_000,
+            ..Limits::default()
+        };
+        let begun = Instant::now();
+        let ended = call(&component, limited(limits), json!({})).await;
+        assert!(begun.elapsed() < Duration::from_secs(4));
+        ended.error
+    };
+    let limit = Limit::Fuel(1_000_000);
+    assert_eq!(
+        run("(loop $more (br $more))").await,
+        Some(ToolError::Limit { limit })
+    );
+    // What waits is ended with the call.
+    assert_eq!(run("(call $wait (i64.const -1))").await, None);
 }

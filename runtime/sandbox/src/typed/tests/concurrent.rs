@@ -326,3 +326,69 @@ async fn instances_in_which_tasks_wait_take_slots_of_the_pool() {
         }
     }
 }
+
+/// An instance in which a task waits on its stack is not entered meanwhile, so that a call takes no more stacks than its slots
+/// have.
+#[tokio::test]
+async fn many_waiting_tasks_take_no_stacks_of_other_calls() {
+    let text = r#"(component
+(import "wasi:clocks/monotonic-clock@0.3.0" (instance $clock
+  (export "wait-for" (func async (param "how-long" u64)))))
+(component $b
+  (import "wait" (func $wait async (param "how-long" u64)))
+  (core func $w (canon lower (func $wait)))
+  (core module $m
+    (import "" "wait" (func $wait (param i64)))
+    (import "" "done" (func $done))
+    (func (export "f") (call $wait (i64.const 100000)))
+    (func (export "g") (result i32) (call $wait (i64.const 100000)) (call $done) (i32.const 0))
+    (func (export "callback") (param i32 i32 i32) (result i32) (i32.const 0)))
+  (core func $done (canon task.return))
+  (core instance $i (instantiate $m (with "" (instance (export "wait" (func $w)) (export "done" (func $done))))))
+  (type $t (func async))
+  (func $f (type $t) (canon lift (core func $i "f")))
+  (func $g (type $t) (canon lift (core func $i "g") async (callback (func $i "callback"))))
+  (export "f" (func $f)) (export "g" (func $g)))
+(instance $b (instantiate $b (with "wait" (func $clock "wait-for"))))
+(component $a
+  (import "wait" (func $wait async (param "how-long" u64)))
+  (import "f" (func $f async))
+  (core func $f (canon lower (func $f) async))
+  (core func $wait (canon lower (func $wait)))
+  (core module $m
+    (import "" "f" (func $f (result i32)))
+    (import "" "wait" (func $wait (param i64)))
+    (func (export "run") (result i32) (local $n i32)
+      (loop $more
+        (drop (call $f))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (br_if $more (i32.lt_u (local.get $n) (i32.const TASKS))))
+      (call $wait (i64.const 20000000))
+      (local.get $n)))
+  (core instance $i (instantiate $m (with "" (instance (export "f" (func $f)) (export "wait" (func $wait))))))
+  (type $run (func async (result u32)))
+  (func $run (type $run) (canon lift (core func $i "run")))
+  (export "run" (func $run)))
+(instance $a (instantiate $a (with "wait" (func $clock "wait-for")) (with "f" (func $b "FUNCTION"))))
+(export "run" (func $a "run")))"#;
+    for (function, tasks) in [("f", 1), ("f", 40), ("g", 1), ("g", 40)] {
+        let text = text
+            .replace("FUNCTION", function)
+            .replace("TASKS", &tasks.to_string());
+        let bytes = wat::parse_str(text).unwrap();
+        let sandbox = Sandbox::new(SandboxOptions {
+            slots: 1,
+            optimize: false,
+            ..SandboxOptions::default()
+        })
+        .unwrap();
+        let component = sandbox.load("x.wasm", &bytes).await.unwrap();
+        // Several at once wait for the only slot, and each takes at most its four stacks.
+        let one = || call(&component, Policy::default(), "run", json!({}));
+        for result in <[_; 3]>::from(tokio::join!(one(), one(), one())) {
+            let ended = (result.structured, result.error);
+            let expected = (Some(json!({ "result": tasks })), None);
+            assert_eq!(ended, expected, "{function} {tasks}");
+        }
+    }
+}

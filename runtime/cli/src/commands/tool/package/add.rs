@@ -12,7 +12,7 @@ use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::packages::reference::Reference;
-use crate::packages::store::Package;
+use crate::packages::store::{Package, PackageStore};
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
@@ -63,7 +63,7 @@ impl Add {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let settings = config::load(environment, overrides)?;
+        let mut settings = config::load(environment, overrides.clone())?;
         let reference =
             Reference::parse(&self.reference, self.digest.as_deref(), environment).map_err(|error| {
                 let what = text!("the reference `{}` cannot be used", self.reference);
@@ -74,24 +74,20 @@ impl Add {
         ToolName::new(name.as_str())
             .map_err(|error| fail().because(error).hint("give it another name: --name"))?;
         if settings.tools.contains_key(&name) {
-            let is_package = open_store(environment)?
-                .package(&name)
-                .map_err(unusable_store)?
-                .is_some();
-            let hint = match is_package {
-                true => text!(
-                    "give it another name with --name, or remove the other: toolcell tool remove {}",
-                    name
-                ),
-                false => "give it another name with --name".into(),
-            };
-            return Err(fail().why("there is a component of this name").hint(hint));
+            let store = open_store(environment, console).await?;
+            return Err(taken(fail(), &name, &store));
         }
-        let edited = open_configuration(environment, fail)?;
+        open_configuration(environment, fail)?;
         let publisher = publisher(self.publisher.as_deref(), environment)?;
         let fetched = fetch(&reference, self.private, publisher.as_ref(), environment, console).await?;
+        let store = open_store(environment, console).await?;
+        // Another command may have changed the configuration before this one had the store.
+        settings = config::load(environment, overrides)?;
+        if settings.tools.contains_key(&name) {
+            return Err(taken(fail(), &name, &store));
+        }
+        let edited = open_configuration(environment, fail)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
-        let store = open_store(environment)?;
         if let Some(other) = store.package(&name).map_err(unusable_store)? {
             let file = other_configuration(&other, environment);
             let why = match file {
@@ -143,4 +139,17 @@ impl Add {
         });
         Ok(Exit::Ok)
     }
+}
+
+/// Error for a name that the configuration has already.
+fn taken(failure: Failure, name: &str, store: &PackageStore) -> Failure {
+    let hint = match store.package(name) {
+        Ok(Some(_)) => text!(
+            "give it another name with --name, or remove the other: toolcell tool remove {}",
+            name
+        ),
+        Ok(None) => "give it another name with --name".into(),
+        Err(error) => return unusable_store(error),
+    };
+    failure.why("there is a component of this name").hint(hint)
 }

@@ -12,6 +12,7 @@ pub(super) use update::{Update, print_outdated};
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -34,6 +35,12 @@ use crate::ui::terminal::{FAINT, GUTTER, Own, STRONG, Shown, text};
 
 /// Key of the components in the configuration.
 const SECTION: &str = "tools";
+
+/// Time that a command waits for others that change the packages: one compiles its component meanwhile, which takes seconds.
+const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// Time between two looks at whether another command has ended.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A component of a package, as the user sees it before anything is changed.
 struct Reviewed {
@@ -187,9 +194,34 @@ fn configured(edited: &Edited, name: &str, path: &Path) -> Result<String, String
     clients::edit(Format::Toml, edited.text(), SECTION, name, &entry)
 }
 
-/// Opens the store of packages.
-fn open_store(environment: &Environment) -> Result<PackageStore, Failure> {
-    PackageStore::open(environment).map_err(unusable_store)
+/// Opens the store of packages, and waits for other processes that have it.
+async fn open_store(environment: &Environment, console: &Console) -> Result<PackageStore, Failure> {
+    store_within(MAX_WAIT, environment, console).await
+}
+
+async fn store_within(
+    time: Duration,
+    environment: &Environment,
+    console: &Console,
+) -> Result<PackageStore, Failure> {
+    let open = || PackageStore::try_open(environment).map_err(unusable_store);
+    if let Some(store) = open()? {
+        return Ok(store);
+    }
+    let _activity = console.activity("waiting for another command that changes the packages");
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        tokio::time::sleep(LOOK).await;
+        if let Some(store) = open()? {
+            return Ok(store);
+        }
+    }
+    Err(Failure::new(Exit::Io, "the packages cannot be used")
+        .why(text!(
+            "another command of Toolcell has been changing them for {} s",
+            time.as_secs()
+        ))
+        .hint("wait until it has ended, and run this one again"))
 }
 
 fn unusable_store(error: anyhow::Error) -> Failure {

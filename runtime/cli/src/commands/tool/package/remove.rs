@@ -30,8 +30,8 @@ pub(crate) struct Remove {
 
 impl Remove {
     /// Reads no configuration beside the text of the file: one that a missing component makes unusable can be repaired.
-    pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-        let store = open_store(environment)?;
+    pub(crate) async fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+        let store = open_store(environment, console).await?;
         let fail = || Failure::new(Exit::Config, text!("the tool `{}` was not removed", self.name));
         let edited = open_configuration(environment, fail)?;
         match store.package(&self.name).map_err(unusable_store)? {

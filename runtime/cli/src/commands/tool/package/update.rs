@@ -65,7 +65,7 @@ impl Update {
         let configured_tool = settings.tools.remove(&self.name);
         let fail = || Failure::new(Exit::Denied, text!("the tool `{}` was not updated", self.name));
         let package = {
-            let store = open_store(environment)?;
+            let store = open_store(environment, console).await?;
             let found = store.package(&self.name).map_err(unusable_store)?;
             found.ok_or_else(|| unknown(&self.name, &store))?
         };
@@ -80,7 +80,7 @@ impl Update {
         let is_private = self.private || (package.private && self.from.is_none());
         let fetched = fetch(&reference, is_private, publisher.as_ref(), environment, console).await?;
         let origin = reference.to_string();
-        let store = open_store(environment)?;
+        let store = open_store(environment, console).await?;
         // It was not locked while the component was fetched.
         if store.package(&self.name).map_err(unusable_store)?.as_ref() != Some(&package) {
             return Err(fail()
@@ -248,7 +248,10 @@ pub(in crate::commands::tool) async fn print_outdated(
     environment: &Environment,
     console: &Console,
 ) -> Result<Exit, Failure> {
-    let packages = open_store(environment)?.packages().map_err(unusable_store)?;
+    let packages = open_store(environment, console)
+        .await?
+        .packages()
+        .map_err(unusable_store)?;
     let mut last_failure = None;
     for package in &packages {
         let compared = async {
@@ -267,7 +270,7 @@ pub(in crate::commands::tool) async fn print_outdated(
         };
         match compared.await {
             Ok(fetched) if fetched.digest == package.digest => {
-                if !open_store(environment)?.has(package.digest) {
+                if !open_store(environment, console).await?.has(package.digest) {
                     let what = text!(
                         "the component of the package `{}` is missing or damaged",
                         package.name
