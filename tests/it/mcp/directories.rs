@@ -155,6 +155,85 @@ fn directory_that_needs_dangerous_is_refused() {
 }
 
 #[test]
+fn directories_in_each_other_and_twice_are_listed_once() {
+    let user = user();
+    symlink(user.work().join("notes"), user.work().join("same")).unwrap();
+    let flags = ["notes/sub", "notes", "same", "./notes/../notes"];
+    let flags: Vec<&str> = flags.iter().flat_map(|path| ["--resources", path]).collect();
+    let mut client = Client::session(&user, &[&["--tool", "text"], &flags[..]].concat());
+    let listed = client.ask(2, "resources/list", json!({}));
+    let expected = [
+        "notes/",
+        "notes/sub/",
+        "notes/a.md",
+        "notes/private/key",
+        "notes/sub/b%20c.txt",
+    ];
+    let mut expected = expected.map(|path| uri(&user, path));
+    expected.sort();
+    assert_eq!(uris(&listed), expected);
+    let templates = client.ask(3, "resources/templates/list", json!({}));
+    assert_eq!(
+        templates["result"]["resourceTemplates"].as_array().unwrap().len(),
+        2
+    );
+    for path in ["notes/sub/b%20c.txt", "notes/a.md"] {
+        assert!(
+            read(&mut client, &uri(&user, path))["result"].is_object(),
+            "{path}"
+        );
+    }
+    client.finish();
+}
+
+#[test]
+fn denied_file_is_answered_as_one_that_does_not_exist() {
+    let user = user();
+    user.configure("deny = [\"notes/private\"]\n");
+    let mut client = Client::session(&user, &["--tool", "text", "--resources", "notes"]);
+    let mut told = |method: &str, path: &str| {
+        let answer = client.ask(1, method, json!({ "uri": uri(&user, path) }));
+        let error = &answer["error"];
+        let words = error["message"].as_str().unwrap_or_default();
+        let fuel = error["data"][RECEIPT]["fuel"].clone();
+        // The client has written the path itself.
+        (error["code"].clone(), words.replace(path, "PATH"), fuel)
+    };
+    // Names of the same length, one of a file.
+    for (denied, missing) in [
+        ("notes/private/key", "notes/private/kez"),
+        ("notes/private/key/", "notes/private/kez/"),
+        ("notes/private/key/x", "notes/private/kez/x"),
+        ("notes/private/%6Bey", "notes/private/%6Bez"),
+        ("secret.txt", "secrez.txt"),
+        ("notes/../secret.txt", "notes/../secrez.txt"),
+    ] {
+        for method in ["resources/read", "resources/subscribe", "resources/unsubscribe"] {
+            let (of_denied, of_missing) = (told(method, denied), told(method, missing));
+            let is_read = method == "resources/read";
+            assert!(!is_read || of_denied.0.is_i64(), "{denied}");
+            // The words have the path of an encoded URI decoded.
+            if !denied.contains('%') {
+                assert_eq!(of_denied, of_missing, "{method} {denied}");
+            }
+            assert_eq!(of_denied.2, of_missing.2, "{method} {denied}");
+        }
+    }
+    let template = uri(&user, "notes/{+path}");
+    let completed = client.ask(
+        4,
+        "completion/complete",
+        json!({"ref": {"type": "ref/resource", "uri": template}, "argument": {"name": "path", "value": "private"}}),
+    );
+    assert_eq!(
+        completed["result"]["completion"]["values"],
+        json!([]),
+        "{completed}"
+    );
+    client.finish();
+}
+
+#[test]
 fn number_of_directories_is_limited() {
     let user = user();
     let names: Vec<String> = (0..17).map(|n| format!("d{n}")).collect();

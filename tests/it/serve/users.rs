@@ -210,3 +210,75 @@ fn wrong_client_ends_the_start() {
         assert!(seen.stderr.contains(why), "{}", seen.stderr);
     }
 }
+
+#[test]
+fn files_of_a_directory_are_resources_for_each_mcp_client() {
+    let user = user(json!([{"text": "One."}]));
+    user.file("notes/a.md", "# A");
+    user.file("notes/private/key", "k");
+    user.configure("deny = [\"notes/private\"]\n");
+    // One shares the components of the server, the other has its own.
+    let served = serve(
+        &user,
+        &[line(ADA, "name=ada"), line(EVE, "name=eve calls=2")],
+        &["--resources", "notes"],
+    );
+    let uri = |path: &str| {
+        let work = user.work().canonicalize().unwrap();
+        format!("file://{}/{path}", work.display())
+    };
+    let ask = |token: &str, method: &str, mut params: Value| {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let name = params["uri"].as_str().map(|uri| format!("mcp-name: {uri}\r\n"));
+        let headers = format!(
+            "{}accept: application/json\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\n{}",
+            served.headers_of(token),
+            name.unwrap_or_default()
+        );
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        served.send("POST", "/mcp", &headers, &message.to_string()).json()
+    };
+    let uris = |token: &str| -> Vec<String> {
+        let listed = ask(token, "resources/list", json!({}));
+        let all = listed["result"]["resources"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{listed}"));
+        all.iter()
+            .map(|of| of["uri"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let own = served.token.clone();
+    for token in [&own, ADA, EVE] {
+        assert_eq!(uris(token), [uri("notes/"), uri("notes/a.md")]);
+        let read = ask(token, "resources/read", json!({ "uri": uri("notes/a.md") }));
+        assert_eq!(read["result"]["contents"][0]["text"], "# A", "{read}");
+        let denied = ask(
+            token,
+            "resources/read",
+            json!({ "uri": uri("notes/private/key") }),
+        );
+        assert!(denied["error"].is_object(), "{denied}");
+    }
+    assert!(
+        ask("wrong-token-of-nobody", "resources/list", json!({}))
+            .to_string()
+            .contains("token")
+    );
+    // The lists of all of them follow.
+    user.file("notes/new.md", "n");
+    let begun = std::time::Instant::now();
+    for token in [&own, ADA, EVE] {
+        while !uris(token).contains(&uri("notes/new.md")) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{token}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    // One that cannot be offered ends the start.
+    let mut flags = vec!["serve", "--http", "127.0.0.1:0", "--resources", "none"];
+    flags.extend(SCRIPTED);
+    let told = user.run(&flags).ended(3).stderr;
+    assert!(told.contains("none") && told.contains("hint:"), "{told}");
+}

@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use super::keys::{Algorithm, Keys};
 
@@ -67,8 +67,9 @@ struct Header {
     alg: String,
     typ: Option<String>,
     kid: Option<String>,
-    /// Extensions that must be understood. None are.
-    crit: Option<serde::de::IgnoredAny>,
+    /// True with extensions that must be understood, whatever their value. None are.
+    #[serde(default, deserialize_with = "is_present")]
+    crit: bool,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +100,7 @@ pub(super) fn check(token: &str, keys: &Keys, required: &Required, now: f64) -> 
     }
     let header: Header = decode(header).ok_or(InvalidToken::Malformed)?;
     let algorithm = serde_json::from_value::<Algorithm>(header.alg.into()).map_err(|_| InvalidToken::Kind)?;
-    if header.crit.is_some() || !header.typ.as_deref().is_some_and(is_access_token) {
+    if header.crit || !header.typ.as_deref().is_some_and(is_access_token) {
         return Err(InvalidToken::Kind);
     }
     let verifies = keys
@@ -147,6 +148,11 @@ fn is_access_token(kind: &str) -> bool {
     ["at+jwt", "application/at+jwt", "jwt"]
         .iter()
         .any(|accepted| kind.eq_ignore_ascii_case(accepted))
+}
+
+/// Reads any value, also `null`.
+fn is_present<'de, D: Deserializer<'de>>(value: D) -> Result<bool, D::Error> {
+    serde::de::IgnoredAny::deserialize(value).map(|_| true)
 }
 
 fn decode<T: DeserializeOwned>(part: &str) -> Option<T> {

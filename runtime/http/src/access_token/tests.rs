@@ -48,7 +48,11 @@ impl Issuer {
     }
 
     fn sign(&self, header: &Value, claims: &Value) -> String {
-        let signed = format!("{}.{}", base64(header.to_string()), base64(claims.to_string()));
+        self.sign_text(&header.to_string(), &claims.to_string())
+    }
+
+    fn sign_text(&self, header: &str, claims: &str) -> String {
+        let signed = format!("{}.{}", base64(header), base64(claims));
         let signature = base64(self.0.sign(signed.as_bytes()));
         format!("{signed}.{signature}")
     }
@@ -144,6 +148,41 @@ fn token_of_another_kind_is_refused() {
     ] {
         let accepted = checked(&issuer, &with(header(), name, value.clone()), &claims());
         assert_eq!(accepted, Ok("ada".into()), "{name} {value}");
+    }
+}
+
+#[test]
+fn text_of_a_token_has_one_meaning() {
+    let issuer = Issuer::new();
+    let (header, claims) = (header().to_string(), claims().to_string());
+    // A member before the others, which may have it as well.
+    let with = |text: &str, member: &str| text.replacen('{', &format!("{{{member},"), 1);
+    let check = |header: &str, claims: &str| {
+        let token = issuer.sign_text(header, claims);
+        jwt::check(&token, &keys([issuer.jwk("a")]), &required(&["tools"]), NOW)
+    };
+    assert_eq!(check(&header, &claims), Ok("ada".into()));
+    for (member, expected) in [
+        (r#""crit":null"#, InvalidToken::Kind),
+        (r#""crit":false"#, InvalidToken::Kind),
+        (r#""alg":"none""#, InvalidToken::Malformed),
+        (r#""typ":"at+jwt""#, InvalidToken::Malformed),
+        (r#""kid":"b""#, InvalidToken::Malformed),
+        (r#""\u0061lg":"EdDSA""#, InvalidToken::Malformed),
+    ] {
+        assert_eq!(check(&with(&header, member), &claims), Err(expected), "{member}");
+    }
+    for member in [
+        r#""sub":"eve""#,
+        r#""aud":"https://other.example""#,
+        r#""exp":1e308"#,
+        r#""nbf":0,"nbf":0"#,
+        r#""scope":"x""#,
+        r#""\u0073ub":"eve""#,
+        r#""nbf":1e999"#,
+    ] {
+        let refused = check(&header, &with(&claims, member));
+        assert_eq!(refused, Err(InvalidToken::Claims), "{member}");
     }
 }
 

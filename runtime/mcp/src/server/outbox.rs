@@ -27,6 +27,9 @@ pub const MAX_STALL: Duration = Duration::from_secs(60);
 /// Size of a part of the answer to a batch, in bytes: answers are sent when they reach it, and at the end.
 pub const BATCH_PART_BYTES: usize = 1 << 20;
 
+/// Size from which messages that wait are not written together, in bytes: that of a pipe.
+const WRITTEN_TOGETHER: usize = 64 << 10;
+
 /// Memory for each message beside its bytes.
 const MESSAGE_BYTES: usize = 256;
 
@@ -302,8 +305,17 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
     while let Some(message) = messages.queue.recv().await {
         let mut next = Some(message);
         while let Some(mut message) = next {
-            message.bytes.push(b'\n');
-            let mut rest = &message.bytes[..];
+            let mut lines = std::mem::take(&mut message.bytes);
+            lines.push(b'\n');
+            let mut held = vec![message];
+            while lines.len() < WRITTEN_TOGETHER
+                && let Ok(mut message) = messages.queue.try_recv()
+            {
+                lines.append(&mut message.bytes);
+                lines.push(b'\n');
+                held.push(message);
+            }
+            let mut rest = &lines[..];
             while !rest.is_empty() {
                 let written = output.write(rest).await?;
                 if written == 0 {
@@ -312,6 +324,7 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
                 rest = &rest[written..];
                 messages.written.fetch_add(written as u64, Ordering::Relaxed);
             }
+            drop(held);
             next = messages.queue.try_recv().ok();
         }
         output.flush().await?;
@@ -321,6 +334,9 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use super::*;
 
     fn waiting(outbox: &Outbox) -> usize {
@@ -342,6 +358,49 @@ mod tests {
         // A client that reads now gets all of it, and makes room.
         tokio::spawn(write(tokio::io::sink(), messages));
         outbox.answer(&Reply::Alone, quarter()).await.unwrap();
+    }
+
+    /// Output that keeps each write.
+    #[derive(Default)]
+    struct Writes(Vec<Vec<u8>>);
+
+    impl AsyncWrite for Writes {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            self.0.push(bytes.to_vec());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_that_wait_are_written_together_in_their_order() {
+        let (outbox, messages) = Outbox::new();
+        let large = "x".repeat(WRITTEN_TOGETHER);
+        let sent = ["a", "b", &large, "c", &large, &large, "d"];
+        for text in sent {
+            outbox.answer(&Reply::Alone, text.into()).await.unwrap();
+        }
+        let room = outbox.room.clone();
+        drop(outbox);
+        let mut output = Writes::default();
+        write(&mut output, messages).await.unwrap();
+        let Writes(output) = output;
+        let expected: String = sent.iter().flat_map(|text| [text, "\n"]).collect();
+        assert!(output.iter().flatten().eq(expected.as_bytes()));
+        // `a`, `b` and the large one; `c` and a large one; the last large one; `d`.
+        assert_eq!(output.len(), 4);
+        assert_eq!(room.available_permits(), MAX_UNREAD_BYTES);
     }
 
     #[test]

@@ -106,6 +106,10 @@ fn metadata_that_lead_elsewhere_end_the_login() {
             "not a public address",
         ),
         (
+            with(SERVER, "revocation_endpoint", fixed("http://revoke.example/r")),
+            "not reached over `https`",
+        ),
+        (
             with(SERVER, "registration_endpoint", |_| Value::Null),
             "does not register clients",
         ),

@@ -167,8 +167,26 @@ fn login_gives_its_tokens_to_the_server_alone() {
         assert!(!asked.path.contains("access-token"), "{asked:?}");
     }
     let removed = user.run(&["mcp", "logout", "srv"]).ended(0);
-    assert!(removed.stderr.contains("are removed"), "{}", removed.stderr);
+    for part in ["are removed", "revoked at the authorization server"] {
+        assert!(removed.stderr.contains(part), "{}", removed.stderr);
+    }
     assert!(!file.exists());
+    let revoked: Vec<_> = site.asked("/revoke").iter().map(Asked::form).collect();
+    let revoked: Vec<_> = revoked
+        .iter()
+        .map(|form| {
+            (
+                form["token"].as_str(),
+                form["token_type_hint"].as_str(),
+                form["client_id"].as_str(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("refresh-token-2", "refresh_token", "client 1"),
+        (&access(2), "access_token", "client 1"),
+    ];
+    assert_eq!(revoked, expected);
     user.run(&["mcp", "logout", "srv"]).ended(0);
     user.run(&["mcp", "test", "srv"]).ended(3);
 }
@@ -197,6 +215,80 @@ fn tokens_are_for_the_address_they_were_issued_for() {
     user.run(&["mcp", "test", "srv"]).ended(3);
     configure(&user, &site, "");
     user.run(&["mcp", "test", "srv"]).ended(0);
+}
+
+/// Kinds of tokens, as a request to revoke one names them.
+const REFRESH: &str = "refresh_token";
+const ACCESS: &str = "access_token";
+
+#[test]
+fn logout_removes_tokens_whatever_the_authorization_server_says() {
+    let error = |status: u16, code: &str| {
+        let json = "content-type: application/json\r\n".to_owned();
+        (status, json, json!({ "error": code }).to_string())
+    };
+    let (all, access_tokens) = (&[REFRESH, ACCESS][..], &[ACCESS][..]);
+    for (answer, refused, code, told) in [
+        (error(503, "slow_down"), all, 1, "slow_down"),
+        (
+            error(400, "unsupported_token_type"),
+            all,
+            1,
+            "unsupported_token_type",
+        ),
+        (
+            error(400, "unsupported_token_type"),
+            access_tokens,
+            0,
+            "they are revoked",
+        ),
+        (error(400, "invalid_client"), access_tokens, 1, "invalid_client"),
+        (
+            (302, "location: /other\r\n".into(), String::new()),
+            all,
+            1,
+            "is not followed",
+        ),
+    ] {
+        let site = Site::start(move |asked, _| {
+            let is_refused =
+                asked.path == "/revoke" && refused.contains(&asked.form()["token_type_hint"].as_str());
+            is_refused.then(|| answer.clone())
+        });
+        let user = User::new();
+        configure(&user, &site, "");
+        Login::begin(&user, &site).accept(&site).ended(0);
+        let seen = user.run(&["mcp", "logout", "srv"]).ended(code);
+        for part in [told, "are removed"] {
+            assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+        }
+        assert!(!seen.stderr.contains(&access(1)), "{}", seen.stderr);
+        assert!(!user.home().join(".config/toolcell/tokens.json").exists());
+    }
+    // One that revokes no tokens.
+    let site = Site::start(|asked, origin| {
+        let is_metadata = asked.path == "/.well-known/oauth-authorization-server";
+        is_metadata.then(|| {
+            let mut metadata = site::metadata(origin);
+            metadata["revocation_endpoint"] = Value::Null;
+            site::ok(&metadata)
+        })
+    });
+    let user = User::new();
+    configure(&user, &site, "");
+    Login::begin(&user, &site).accept(&site).ended(0);
+    let seen = user.run(&["mcp", "logout", "srv"]).ended(0);
+    assert!(seen.stderr.contains("was not told"), "{}", seen.stderr);
+    assert!(site.asked("/revoke").is_empty());
+    // Tokens for another address go to nobody.
+    let other = Site::start(|_, _| None);
+    configure(&user, &other, "");
+    Login::begin(&user, &other).accept(&other).ended(0);
+    configure(&user, &site, "");
+    let seen = user.run(&["mcp", "logout", "srv"]).ended(0);
+    assert!(seen.stderr.contains("was not told"), "{}", seen.stderr);
+    assert!(other.asked("/revoke").is_empty() && site.asked("/revoke").is_empty());
+    assert!(!user.home().join(".config/toolcell/tokens.json").exists());
 }
 
 #[test]

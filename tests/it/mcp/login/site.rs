@@ -80,6 +80,7 @@ pub(super) fn metadata(origin: &str) -> Value {
         "authorization_endpoint": format!("{origin}/authorize?tenant=1"),
         "token_endpoint": format!("{origin}/token"),
         "registration_endpoint": format!("{origin}/register"),
+        "revocation_endpoint": format!("{origin}/revoke"),
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none"],
         "authorization_response_iss_parameter_supported": true,
@@ -147,6 +148,8 @@ impl Site {
             "/.well-known/oauth-authorization-server" => ok(&metadata(origin)),
             "/register" => json_answer(201, &json!({ "client_id": "client 1" })),
             "/token" => self.token(asked),
+            // An answer of success has no body (RFC 7009, section 2.2).
+            "/revoke" => (200, String::new(), String::new()),
             _ => (404, String::new(), String::new()),
         }
     }

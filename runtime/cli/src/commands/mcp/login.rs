@@ -13,7 +13,7 @@ use crate::config::mcp::Transport;
 use crate::config::{self, McpSettings, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::mcp::oauth::{self, LOGIN_TIME, TokenStore, Wishes};
+use crate::mcp::oauth::{self, LOGIN_TIME, Revoked, TokenStore, Wishes};
 use crate::mcp::{servers, start};
 use crate::ui::render::Console;
 use crate::ui::terminal::{ShownUrl, Text, text};
@@ -46,7 +46,7 @@ pub(crate) struct Login {
 
 /// Remove the tokens of an MCP server.
 ///
-/// They are removed from this machine. The authorization server is not told; its own pages can end the access.
+/// They are removed from this machine, and then revoked at the authorization server (RFC 7009). One that revokes no tokens is not told; its own pages can end the access.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -183,11 +183,46 @@ impl Logout {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let settings = config::load(environment, overrides)?;
-        let (_, store) = find(&self.server, &settings)?;
-        console.note(match store.remove().await? {
-            true => text!("the tokens for the MCP server `{}` are removed", self.server),
-            false => text!("there are no tokens for the MCP server `{}`", self.server),
+        let (server, store) = find(&self.server, &settings)?;
+        // Also ones that cannot be read, or are for another server, are removed, whatever becomes of the rest.
+        let tokens = store.load().await.ok().flatten();
+        let removed = store.remove().await?;
+        let name = &self.server;
+        console.note(match removed {
+            true => text!("the tokens for the MCP server `{}` are removed", name),
+            false => text!("there are no tokens for the MCP server `{}`", name),
         });
+        let Transport::Http { oauth, .. } = &server.transport else {
+            return Ok(Exit::Ok);
+        };
+        if !removed {
+            return Ok(Exit::Ok);
+        }
+        let Some(tokens) = tokens else {
+            console.note("the authorization server was not told: the tokens were damaged, or for another `url` or `issuer`");
+            return Ok(Exit::Ok);
+        };
+        let fail = || {
+            Failure::new(
+                Exit::Failed,
+                text!("the tokens for the MCP server `{}` were not revoked", name),
+            )
+            .hint("they are removed from this machine; to end the access, use the pages of the authorization server")
+        };
+        let known = secrets::read(&settings, environment)
+            .and_then(|known| start::secrets_of(server, &known, &settings));
+        let known = known.map_err(|error| fail().why(text!("{}", error.to_string())))?;
+        let client = oauth::client_of(server, &known);
+        let revoked = {
+            let _activity = console.activity("asking the authorization server");
+            oauth::revoke(&tokens, oauth.issuer.as_deref(), &client).await
+        };
+        match revoked.map_err(|reason| fail().why(reason))? {
+            Revoked::Yes => console.note("they are revoked at the authorization server"),
+            Revoked::Unsupported => {
+                console.note("the authorization server was not told: it revokes no tokens; its own pages can end the access");
+            }
+        }
         Ok(Exit::Ok)
     }
 }

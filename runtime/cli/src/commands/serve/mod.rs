@@ -24,7 +24,7 @@ use toolcell_serve::{Access, Client, ClientLimits, LINK_PATH, MAX_CONNECTIONS, P
 use self::clients::ClientSettings;
 use self::host::{AgentHost, OwnAgents};
 use crate::agent::setup;
-use crate::commands::mcp::serve::{Mounted, read_tokens};
+use crate::commands::mcp::serve::{Mounted, Served, read_tokens};
 use crate::components::keyring::Keyring;
 use crate::config::{self, Overrides, ToolSettings};
 use crate::environment::{Environment, ServedClient};
@@ -53,6 +53,7 @@ const MAX_TOKEN: u64 = 4 << 10;
 Examples:
   toolcell serve
   toolcell serve --http 127.0.0.1:9000 --tool text --tool files --grant files:read=.
+  toolcell serve --tool text --resources notes
   toolcell serve --http 0.0.0.0:8787 --token-file tokens --allow-host agents.example
 
 {}", crate::exit::TABLE))]
@@ -76,6 +77,10 @@ pub(crate) struct Serve {
     /// Accept requests from web pages of this origin, such as `https://example.com` (repeatable).
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+
+    /// Offer the files below this directory to MCP clients at /mcp as resources, read-only (repeatable).
+    #[arg(long, value_name = "DIR")]
+    resources: Vec<String>,
 
     #[command(flatten)]
     agent: AgentFlags,
@@ -125,30 +130,33 @@ impl Serve {
         .await?;
         console.note(setup.note.clone());
         let mut own_agents = Vec::new();
-        let mut tokens = vec![(own.clone(), None)];
+        let mut environments = Vec::new();
         for client in &others {
             check_limits(client, &setup)?;
-            let environment = served(environment, &client.name, client.calls);
-            let needs_own = needs_own(client, &setup);
-            tokens.push((client.token.clone(), needs_own.then(|| environment.clone())));
-            if needs_own {
+            let environment =
+                needs_own(client, &setup).then(|| served(environment, &client.name, client.calls));
+            environments.push(environment);
+        }
+        let mut tokens = vec![(own.clone(), None)];
+        for (client, environment) in others.iter().zip(&environments) {
+            tokens.push((client.token.clone(), environment.as_ref()));
+            if let Some(environment) = environment {
                 let store: Arc<dyn toolcell_core::SessionStore> = store.clone();
                 let assembled =
-                    setup::assemble(&self.agent, overrides.clone(), &environment, console, Some(store));
+                    setup::assemble(&self.agent, overrides.clone(), environment, console, Some(store));
                 let setup = Box::pin(assembled).await?;
                 own_agents.push((client.name.clone(), OwnAgents::of(setup)));
             }
         }
-        let (tools, locked) = (&self.agent.tools, self.agent.locked);
-        let mounted = Mounted::new(
-            tokens,
-            reached.clone(),
-            (tools, locked),
-            &settings,
-            environment,
+        let for_mcp = Served {
+            tools: &self.agent.tools,
+            resources: &self.resources,
+            is_locked: self.agent.locked,
+            settings: &settings,
             console,
-        );
-        let mounted = Box::pin(mounted).await?;
+        };
+        let mounted = Mounted::new(tokens, reached.clone(), for_mcp, environment);
+        let mut mounted = Box::pin(mounted).await?;
 
         let failed = || {
             Failure::new(
@@ -191,7 +199,10 @@ impl Serve {
         let stop = CancellationToken::new();
         let interrupts = Interrupts::watch(console.clone());
         let _guard = interrupts.stop_next(stop.clone());
-        let served = toolcell_http::serve(server, listener, MAX_CONNECTIONS, &stop).await;
+        let served = tokio::select! {
+            served = toolcell_http::serve(server, listener, MAX_CONNECTIONS, &stop) => served,
+            never = mounted.watch() => match never {},
+        };
         host.end().await;
         mounted.end().await;
         served

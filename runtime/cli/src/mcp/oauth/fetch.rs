@@ -107,6 +107,17 @@ impl Fetcher {
         form: &[(&str, &str)],
         authorization: Option<&str>,
     ) -> Result<T, PostError> {
+        let answer = self.send_form(url, form, authorization).await?;
+        read(url, &answer.body).map_err(|reason| PostError { reason, code: None })
+    }
+
+    /// Sends a form. What an answer of success says does not matter to the caller of this.
+    pub(super) async fn send_form(
+        &self,
+        url: &Url,
+        form: &[(&str, &str)],
+        authorization: Option<&str>,
+    ) -> Result<Answer, PostError> {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
@@ -115,13 +126,13 @@ impl Fetcher {
             .post(url, body, authorization)
             .await
             .map_err(|reason| PostError { reason, code: None })?;
-        if !answer.status.is_success() {
-            return Err(PostError {
+        match answer.status.is_success() {
+            true => Ok(answer),
+            false => Err(PostError {
                 reason: refusal(url, &answer),
                 code: error_of(&answer).map(|(code, _)| code),
-            });
+            }),
         }
-        read(url, &answer.body).map_err(|reason| PostError { reason, code: None })
     }
 
     async fn post(

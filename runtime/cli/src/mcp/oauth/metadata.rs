@@ -41,6 +41,8 @@ struct ServerDocument {
     #[serde(default)]
     registration_endpoint: Option<String>,
     #[serde(default)]
+    revocation_endpoint: Option<String>,
+    #[serde(default)]
     scopes_supported: Option<Vec<String>>,
     #[serde(default)]
     code_challenge_methods_supported: Option<Vec<String>>,
@@ -60,6 +62,7 @@ pub(super) struct AuthorizationServer {
     pub(super) authorization_endpoint: Url,
     pub(super) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
+    pub(super) revocation_endpoint: Option<Url>,
     /// Ways in which a client authenticates to it.
     pub(super) auth_methods: Vec<String>,
     /// True if it reads the metadata of a client from the URL that identifies it.
@@ -232,13 +235,13 @@ impl AuthorizationServer {
             .token_endpoint_auth_methods_supported
             .unwrap_or_else(|| vec!["client_secret_basic".to_owned()]);
         let scopes = document.scopes_supported.unwrap_or_default();
+        let optional =
+            |endpoint: Option<&String>| endpoint.map(|endpoint| fetcher.address(endpoint)).transpose();
         Ok(Self {
             authorization_endpoint: fetcher.address(&document.authorization_endpoint)?,
             token_endpoint: fetcher.address(&document.token_endpoint)?,
-            registration_endpoint: match &document.registration_endpoint {
-                Some(endpoint) => Some(fetcher.address(endpoint)?),
-                None => None,
-            },
+            registration_endpoint: optional(document.registration_endpoint.as_ref())?,
+            revocation_endpoint: optional(document.revocation_endpoint.as_ref())?,
             auth_methods,
             reads_client_documents: document.client_id_metadata_document_supported,
             answers_have_issuer: document.authorization_response_iss_parameter_supported,

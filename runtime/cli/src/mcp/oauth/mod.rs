@@ -13,9 +13,9 @@
 //! | identifier of the client: configured, or registered (RFC 7591) | `client` |
 //! | the browser's answer, on this machine | `callback` |
 //! | one login | `login` |
-//! | tokens: requested, refreshed (RFC 6749) | `token` |
+//! | tokens: requested, refreshed (RFC 6749), revoked (RFC 7009) | `token` |
 //! | tokens that are kept | `store` |
-//! | tokens for the requests to a server | `source` |
+//! | tokens for the requests to a server, and the end of a login | `source` |
 //! | keys of an authorization server whose tokens we accept | `keys` |
 
 mod callback;
@@ -31,7 +31,7 @@ mod token;
 pub(crate) use client::OwnClient;
 pub(crate) use keys::PublishedKeys;
 pub(crate) use login::{LOGIN_TIME, Login, Wishes};
-pub(crate) use source::StoredTokens;
+pub(crate) use source::{Revoked, StoredTokens, revoke};
 pub(crate) use store::TokenStore;
 
 use toolcell_core::Secrets;

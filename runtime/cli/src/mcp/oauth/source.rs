@@ -8,6 +8,7 @@ use toolcell_core::BoxFuture;
 use toolcell_mcp::client::TokenSource;
 use url::Url;
 
+use super::Reason;
 use super::client::OwnClient;
 use super::fetch::Fetcher;
 use super::store::TokenStore;
@@ -42,10 +43,8 @@ struct State {
 impl StoredTokens {
     /// Tokens of a place. `issuer` is the authorization server that the user named.
     pub(crate) fn new(store: TokenStore, issuer: Option<&str>, client: OwnClient) -> Option<Self> {
-        let server = Url::parse(store.server()).ok()?;
-        let issuer = issuer.and_then(|issuer| Url::parse(issuer).ok());
         Some(Self(Arc::new(Shared {
-            fetcher: Fetcher::new(&server, issuer.as_ref()),
+            fetcher: fetcher(store.server(), issuer)?,
             store,
             client,
             state: Mutex::default(),
@@ -59,6 +58,38 @@ impl StoredTokens {
     ) -> Option<T> {
         tokio::spawn(work).await.ok().flatten()
     }
+}
+
+/// End of a login.
+pub(crate) enum Revoked {
+    /// The authorization server does not accept the tokens any more.
+    Yes,
+    /// It has no address at which tokens are revoked.
+    Unsupported,
+}
+
+/// Revokes tokens at their authorization server. `issuer` is the one that the user named.
+///
+/// # Errors
+/// Fails if the authorization server refuses, or cannot be reached.
+pub(crate) async fn revoke(
+    tokens: &Tokens,
+    issuer: Option<&str>,
+    client: &OwnClient,
+) -> Result<Revoked, Reason> {
+    if !tokens.can_be_revoked() {
+        return Ok(Revoked::Unsupported);
+    }
+    let fetcher = fetcher(&tokens.server, issuer).ok_or("the address of the server is not a URL")?;
+    tokens.revoke(&fetcher, client).await?;
+    Ok(Revoked::Yes)
+}
+
+/// What sends requests for the login to a server.
+fn fetcher(server: &str, issuer: Option<&str>) -> Option<Fetcher> {
+    let server = Url::parse(server).ok()?;
+    let issuer = issuer.and_then(|issuer| Url::parse(issuer).ok());
+    Some(Fetcher::new(&server, issuer.as_ref()))
 }
 
 impl Shared {

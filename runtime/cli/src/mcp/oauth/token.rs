@@ -1,4 +1,4 @@
-//! Requests to the token endpoint (RFC 6749), and the login that they result in.
+//! Requests to the token endpoint (RFC 6749) and to the revocation endpoint (RFC 7009), and the login that they begin and end.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +14,9 @@ use crate::ui::terminal::text;
 /// Time before its end from which an access token is not used any more: clocks differ, and requests take time.
 const MARGIN: Duration = Duration::from_secs(30);
 
+/// Code of the answer to a token of a kind that is not revoked (RFC 7009, section 2.2.1).
+const UNSUPPORTED: &str = "unsupported_token_type";
+
 /// Tokens for one server, from one authorization server.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Tokens {
@@ -24,6 +27,9 @@ pub(crate) struct Tokens {
     /// Identifier of the authorization server.
     pub(super) issuer: String,
     pub(super) token_endpoint: String,
+    /// Address at which tokens are revoked (RFC 7009), if the authorization server has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) revocation_endpoint: Option<String>,
     pub(super) client: Client,
     pub(super) access_token: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,6 +125,41 @@ impl Tokens {
             scope: granted.scope.or_else(|| self.scope.clone()),
             ..self.clone()
         })
+    }
+}
+
+impl Tokens {
+    /// True if the authorization server has an address at which tokens are revoked.
+    pub(super) fn can_be_revoked(&self) -> bool {
+        self.revocation_endpoint.is_some()
+    }
+
+    /// Revokes the tokens: the refresh token, then the access token.
+    ///
+    /// # Errors
+    /// Fails if one of them still counts, as far as is known.
+    pub(super) async fn revoke(&self, fetcher: &Fetcher, own: &OwnClient) -> Result<(), Reason> {
+        let Some(endpoint) = &self.revocation_endpoint else {
+            return Ok(());
+        };
+        let endpoint: Url = fetcher.address(endpoint)?;
+        let refresh = self.refresh_token.iter().map(|token| (token, "refresh_token"));
+        let all = refresh.chain(std::iter::once((&self.access_token, "access_token")));
+        let mut is_revoked = false;
+        for (token, hint) in all {
+            let mut form = vec![("token", token.as_str()), ("token_type_hint", hint)];
+            let authorization = self.client.authenticate(own, &mut form);
+            let sent = fetcher
+                .send_form(&endpoint, &form, authorization.as_deref())
+                .await;
+            match sent {
+                Ok(_) => is_revoked = true,
+                // Some access tokens cannot be revoked; without the refresh token, they soon end.
+                Err(error) if is_revoked && error.code.as_deref() == Some(UNSUPPORTED) => {}
+                Err(error) => return Err(error.reason),
+            }
+        }
+        Ok(())
     }
 }
 

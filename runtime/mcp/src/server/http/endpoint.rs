@@ -474,12 +474,14 @@ impl Endpoint {
             },
             None => {
                 let reason = "the request has no session; begin one with `initialize`, or state the version in `_meta`";
-                let id = match &message {
-                    Incoming::Request(request) => Some(&request.id),
-                    _ => None,
+                let lacks_session = RpcError::invalid_request(reason);
+                let (id, error) = match &message {
+                    Incoming::Request(request) => (Some(&request.id), &lacks_session),
+                    // What is no message has no version either: its own error says more.
+                    Incoming::Invalid(id, error) => (id.as_ref(), error),
+                    _ => (None, &lacks_session),
                 };
-                let error = message::error(id, &RpcError::invalid_request(reason));
-                return Err(Refused::of(StatusCode::BAD_REQUEST, error));
+                return Err(Refused::of(StatusCode::BAD_REQUEST, message::error(id, error)));
             }
             Some(_) => {
                 let id = toolcell_http::only(headers, SESSION);

@@ -15,6 +15,7 @@ use toolcell_mcp::{
 use super::call_log::CallLog;
 use super::http::{self, Http};
 use super::offer::Offer;
+use super::stdio;
 use crate::components::keyring::Keyring;
 use crate::config::Settings;
 use crate::environment::Environment;
@@ -131,8 +132,10 @@ impl<'a> Clients<'a> {
         let server = self.server(&lock(&self.offer), None)?;
         let ended = stop.child_token();
         cancel_when_unread(ended.clone());
-        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-        let served = server.serve(input, output, &ended).await;
+        let (input, output) = (stdio::input(), stdio::output());
+        // A task of its own, so that it runs where the calls run.
+        let served = tokio::spawn(async move { server.serve(input, output, &ended).await }).await;
+        let served = served.map_err(std::io::Error::other).and_then(|served| served);
         served.map_err(|error| {
             Failure::new(Exit::Failed, "the connection to the MCP client failed").because(error)
         })?;
@@ -143,26 +146,9 @@ impl<'a> Clients<'a> {
         })
     }
 
-    /// Creates the server of clients with tokens. Those with an offer of their own share nothing with others.
-    pub(super) fn with_offers(
-        &self,
-        clients: Vec<(toolcell_http::Token, Option<Offer>)>,
-        reached: toolcell_mcp::Reached,
-    ) -> Result<HttpServer, Failure> {
-        let metrics = Arc::new(Metrics::default());
-        let mut served = Vec::new();
-        for (token, own) in clients {
-            let server = match own {
-                Some(offer) => {
-                    let server = self.server(&offer, Some(&metrics))?;
-                    lock(&self.own).push(offer);
-                    server
-                }
-                None => self.server(&lock(&self.offer), Some(&metrics))?,
-            };
-            served.push((token, server));
-        }
-        Ok(HttpServer::new(Access::of_tokens(served), reached, metrics))
+    /// Creates the server of one client with a token.
+    pub(super) fn server_of_token(&self, metrics: &Arc<Metrics>) -> Result<Server, Failure> {
+        self.server(&lock(&self.offer), Some(metrics))
     }
 
     /// Creates the server of clients with credentials.

@@ -8,6 +8,7 @@ mod mounted;
 mod oauth;
 mod offer;
 mod reload;
+mod stdio;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use self::clients::Clients;
 use self::directories::Directories;
 use self::http::Http;
 pub(in crate::commands) use self::http::{ClientToken, read_tokens};
-pub(in crate::commands) use self::mounted::Mounted;
+pub(in crate::commands) use self::mounted::{Mounted, Served};
 use self::offer::Offer;
 use self::reload::Reload;
 use crate::components::loader::ComponentLoader;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::clients::Clients;
 use super::directories::{Directories, Listing, Reader};
@@ -19,8 +19,11 @@ use crate::ui::terminal::text;
 /// completely then.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Number of these looks between two at the directories whose files are offered: 2 s. Each lists them, in a cell.
-const LOOKS_FOR_DIRECTORIES: u32 = 4;
+/// Time between two looks at the directories whose files are offered. Each lists them, in a cell.
+const LOOK_AT_DIRECTORIES: Duration = Duration::from_secs(2);
+
+/// Part of the time in which directories are listed, at most: large ones are listed less often.
+const MAX_LISTING_SHARE: u32 = 20;
 
 /// Maximum number of messages about changes that are printed. A client that does not read standard error must not block
 /// calls when the pipe is full.
@@ -33,6 +36,8 @@ pub(super) struct Reload<'a> {
     directories: Option<Directories>,
     /// What lists the directories, and their files at the last look.
     listed: Option<(Reader, Listing)>,
+    /// Time of the next look at them.
+    listing_due: Instant,
     /// Hooks, which stay as they are.
     hooks: Vec<LoadedHook>,
     files: Vec<Watched>,
@@ -139,6 +144,7 @@ impl<'a> Reload<'a> {
             wanted,
             directories,
             listed,
+            listing_due: Instant::now() + LOOK_AT_DIRECTORIES,
             hooks,
             files,
             lock,
@@ -151,13 +157,9 @@ impl<'a> Reload<'a> {
 
     /// Loads components again whenever their files change.
     pub(super) async fn watch(&mut self, clients: &Clients<'_>) -> Infallible {
-        let mut looks = 0_u32;
         loop {
             tokio::time::sleep(LOOK).await;
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(LOOKS_FOR_DIRECTORIES) {
-                self.look_at_directories(clients).await;
-            }
+            self.look_at_directories_if_due(clients).await;
             let is_unlocked = self.lock.has_changed();
             let files = self.files.iter_mut().enumerate();
             let changed: Vec<usize> = files
@@ -191,6 +193,22 @@ impl<'a> Reload<'a> {
                     self.tell(&name, found);
                 }
             }
+        }
+    }
+
+    /// Lists directories anew whenever it is time, and nothing else. Ends at once without any.
+    pub(super) async fn watch_directories(&mut self, clients: &Clients<'_>) {
+        while self.directories.is_some() {
+            tokio::time::sleep(LOOK).await;
+            self.look_at_directories_if_due(clients).await;
+        }
+    }
+
+    async fn look_at_directories_if_due(&mut self, clients: &Clients<'_>) {
+        let begun = Instant::now();
+        if begun >= self.listing_due {
+            self.look_at_directories(clients).await;
+            self.listing_due = Instant::now() + pause_after(begun.elapsed());
         }
     }
 
@@ -280,9 +298,28 @@ impl<'a> Reload<'a> {
     }
 }
 
+/// Returns the time until the next look at the directories, after one that took this time.
+fn pause_after(look: Duration) -> Duration {
+    LOOK_AT_DIRECTORIES.max(look.saturating_mul(MAX_LISTING_SHARE - 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directories_are_listed_for_a_part_of_the_time_only() {
+        for (look, pause) in [
+            (0, 2_000),
+            (1, 2_000),
+            (105, 2_000),
+            (106, 2_014),
+            (3_000, 57_000),
+        ] {
+            let pause_of_look = pause_after(Duration::from_millis(look));
+            assert_eq!(pause_of_look, Duration::from_millis(pause), "{look}");
+        }
+    }
 
     #[test]
     fn file_has_changed_when_its_new_state_lasts() {

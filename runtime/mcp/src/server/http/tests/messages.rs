@@ -284,6 +284,13 @@ async fn wrong_requests_get_their_errors() {
         (b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", -32600),
     ] {
         assert_eq!(post(headers(), body.to_vec()).await.code(), (400, code));
+        // Also without a session, and whatever version the header states.
+        for version in [None, Some("2025-11-25"), Some("2026-07-28")] {
+            let mut headers: Vec<_> = DEFAULTS.map(|(name, value)| (name, value.to_owned())).into();
+            headers.extend(version.map(|version| ("mcp-protocol-version", version.to_owned())));
+            let answer = post(headers, body.to_vec()).await;
+            assert_eq!(answer.code(), (400, code), "{version:?}");
+        }
     }
     let ping = request(1, "ping", json!({})).to_string().into_bytes();
     for (name, value, status) in [
