@@ -15,6 +15,10 @@ pub(crate) const MAX_NAME_BYTES: usize = MAX_SCHEMA_BYTES;
 /// hundred bytes can contain another one twice, and that another one twice.
 pub(crate) const MAX_TYPE_PARTS: usize = 4_000;
 
+/// Maximum number of values in a list of fixed length, those of its elements included. Arguments of 1 MiB have half as many.
+/// The engine takes such a list for a part of the value that it is in, and its sizes, of 32 bits, could overflow.
+pub(crate) const MAX_FIXED_VALUES: u64 = 1_000_000;
+
 /// Rest of the limits for the types of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
@@ -124,7 +128,15 @@ impl WitType {
                 Box::new(inner(&map.key(), room)?),
                 Box::new(inner(&map.value(), room)?),
             ),
-            Type::FixedLengthList(list) => Self::FixedList(Box::new(inner(&list.ty(), room)?), list.len()),
+            Type::FixedLengthList(list) => {
+                let fixed = Self::FixedList(Box::new(inner(&list.ty(), room)?), list.len());
+                if fixed.values() > MAX_FIXED_VALUES {
+                    return Err(Unsupported(
+                        "a list of fixed length in its types has more than 1000000 values",
+                    ));
+                }
+                fixed
+            }
             Type::ErrorContext => return Err(Unsupported("it uses an error context")),
         })
     }
@@ -163,6 +175,17 @@ impl WitType {
             _ => 1,
         };
         self.children().map(Self::weight).max().unwrap_or(1).max(own)
+    }
+
+    /// Returns the number of values that lie in one of this type; those of a list of any length lie elsewhere.
+    fn values(&self) -> u64 {
+        let inner = || self.children().map(Self::values);
+        match self {
+            Self::FixedList(item, length) => item.values().saturating_mul(u64::from(*length)),
+            Self::Record(_) | Self::Tuple(_) => inner().fold(0, u64::saturating_add),
+            Self::Variant(_) | Self::Option(_) | Self::Result(..) => 1 + inner().max().unwrap_or(0),
+            _ => 1,
+        }
     }
 
     /// Types of which a value of this type consists.

@@ -235,6 +235,39 @@ fn depth_and_number_of_parts_of_types_are_limited() {
     }
 }
 
+/// In a few bytes such types say that a value has any number of others.
+#[test]
+fn lists_of_fixed_length_are_limited_in_their_values() {
+    let of = |element: &str, inner: u32, outer: u32| {
+        let definitions = format!(
+            "(type $pair (tuple u8 (option u8))) (type $inner (list {element} {inner})) (type $t (list $inner {outer}))"
+        );
+        let mut room = Room {
+            parts: 100,
+            name_bytes: 100,
+        };
+        WitType::of(&parameter(&definitions, "$t"), &mut room)
+    };
+    for (element, inner, outer, is_ok) in [
+        ("u8", 1_000_000, 1, true),
+        ("u8", 1_000_001, 1, false),
+        ("u64", 1_000, 1_000, true),
+        ("u64", 1_000, 1_001, false),
+        // A pair with an option is three values.
+        ("$pair", 1_000, 333, true),
+        ("$pair", 1_000, 334, false),
+        ("string", 1_000, 1_000, true),
+        ("u8", 1_000, 4_194_304, false),
+    ] {
+        let converted = of(element, inner, outer);
+        assert_eq!(
+            converted.is_ok(),
+            is_ok,
+            "{element} {inner} {outer}: {converted:?}"
+        );
+    }
+}
+
 #[test]
 fn names_in_types_are_limited_in_bytes() {
     let three = |kind: &str| format!("(type $d ({kind})) (export $t \"t\" (type $d))");

@@ -233,3 +233,27 @@ fn unwritten(failure: Failure, error: anyhow::Error) -> Failure {
     failure.exit = Exit::Io;
     failure.because(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn command_waits_for_the_packages_for_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.data_dir = Some(dir.path().to_owned());
+        let console = Console::new(&environment);
+        let second = Duration::from_secs(1);
+        let held = store_within(second, &environment, &console).await.unwrap();
+        let late = store_within(LOOK, &environment, &console).await;
+        let failure = format!("{:?}", late.err().unwrap());
+        assert!(failure.contains("another command of Toolcell"), "{failure}");
+        let release = async {
+            tokio::time::sleep(2 * LOOK).await;
+            drop(held);
+        };
+        let (store, ()) = tokio::join!(store_within(second, &environment, &console), release);
+        assert!(store.is_ok());
+    }
+}
