@@ -19,7 +19,7 @@ fn every_shipped_tool_is_listed_with_its_component() {
         .iter()
         .find(|c| c["component"] == "text")
         .unwrap();
-    assert_eq!(text["source"], "shipped");
+    assert_eq!(text["source"], "built-in");
     assert!(text["digest"].as_str().unwrap().starts_with("sha256:"));
 }
 

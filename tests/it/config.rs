@@ -141,11 +141,11 @@ fn value_of_project_does_not_pass_for_its_origin() {
     assert!(shown.contains(row), "{shown}");
     user.file(
         "toolcell.toml",
-        "[tools.lint]\ncomponent = \"a.wasm  shipped  read=.\"\n",
+        "[tools.lint]\ncomponent = \"a.wasm  built-in  read=.\"\n",
     );
     let shown = user.run(&["tool", "list"]).stdout;
     assert!(
-        shown.contains("project:lint  `a.wasm  shipped  read=.` of this project"),
+        shown.contains("project:lint  `a.wasm  built-in  read=.` of this project"),
         "{shown}"
     );
 }
@@ -160,7 +160,7 @@ fn denials_of_project_are_set_apart_from_our_words() {
     );
     user.file("toolcell.toml", &project);
     let listed = user.run(&["tool", "list"]).ended(0).stdout;
-    let expected = "files  shipped  write=.  `deny=a\\u{60} is yours`  `deny=b  · allowed by you`\n";
+    let expected = "files  built-in  write=.  `deny=a\\u{60} is yours`  `deny=b  · allowed by you`\n";
     assert!(listed.contains(expected), "{listed}");
     // The words of a component stand behind the gutter.
     let mut descriptions = listed
@@ -825,16 +825,14 @@ fn config_show_says_what_ends_a_turn() {
     let seen = user
         .run(&["config", "show", "loop", "--preset", "stepwise"])
         .ended(0);
-    assert!(
-        seen.stdout
-            .contains("a call of task_completion, ask_question, converse"),
-        "{}",
-        seen.stdout
-    );
+    let ends =
+        "\na turn ends with a call of `task_completion` or `ask_question` or `converse` (preset stepwise)\n";
+    assert!(seen.stdout.ends_with(ends), "{}", seen.stdout);
     let seen = user.run(&["config", "show", "loop"]).ended(0);
-    assert!(
-        seen.stdout.contains("an answer without a call"),
-        "{}",
-        seen.stdout
-    );
+    let ends = "\na turn ends with an answer without a call (default)\n";
+    assert!(seen.stdout.ends_with(ends), "{}", seen.stdout);
+    let seen = user.run(&["config", "show", "loop", "--json"]).ended(0).json();
+    assert_eq!(seen["turn_ends_with"], "an answer without a call");
+    let seen = user.run(&["config", "show", "context"]).ended(0);
+    assert!(!seen.stdout.contains("a turn ends"), "{}", seen.stdout);
 }

@@ -13,7 +13,7 @@ Exit codes:
     7   a component could not be loaded
     8   the session was changed elsewhere in the meantime
    70   an internal error of Toolcell
-   74   the output or a file could not be written, such as on a full disk, or a file of Toolcell is damaged
+   74   the output or a file could not be written, or a file of Toolcell is damaged
   130   cancelled";
 
 /// Exit status of the process.

@@ -11,8 +11,10 @@ impl Hook for KeepFiles {
     fn before_call(call: &mut Call, turn: &mut Turn) -> Result<Verdict> {
         match call.tool.as_str() {
             "files_read" => call.default("limit", 200),
-            // Where the arguments lead, however they are spelled.
-            "files_write" | "files_edit" if !is_scratch(&call.places) => {
+            "files_list" | "files_search" => {}
+            // The other ones change files, also those of a later version. Where the arguments lead counts, however they are
+            // spelled.
+            name if name.starts_with("files_") && !is_scratch(&call.places) => {
                 turn.notify("the model wanted to write outside `scratch/`");
                 return Ok(Verdict::cancel("only files below `scratch/` may be written"));
             }
@@ -54,7 +56,10 @@ mod tests {
             ("/scratched/a", false),
             ("/", false),
         ] {
-            assert_eq!(ask("files_write", path).1 == Verdict::Proceed, goes, "{path}");
+            for tool in ["files_write", "files_edit", "files_delete", "files_move"] {
+                assert_eq!(ask(tool, path).1 == Verdict::Proceed, goes, "{tool} {path}");
+            }
+            assert_eq!(ask("files_search", path).1, Verdict::Proceed, "{path}");
         }
     }
 

@@ -114,6 +114,15 @@ fn input_that_belongs_to_another_program_is_not_read() {
     let seen = from_pipe(&script.replace("--tool", "--attach - --tool"));
     assert!(!seen.stdout.contains("after"), "{}", seen.stdout);
     assert!(texts(&sent(&server))[1].ends_with("\n\necho after\n"));
+    // A program that waits for another one does not read its input; a shell around both still may.
+    for wrapper in ["timeout 60", "timeout 60 timeout 60"] {
+        let seen = from_pipe(&format!("echo data | {wrapper} {script}"));
+        assert!(seen.stdout.ends_with("after\n"), "{}", seen.stdout);
+        assert!(texts(&sent(&server))[1].ends_with("\n\ndata\n"), "{wrapper}");
+        let seen = from_pipe(&format!("{wrapper} {script}"));
+        assert!(seen.stdout.ends_with("after\n"), "{}", seen.stdout);
+        assert_eq!(texts(&sent(&server)), ["Go."], "{wrapper}");
+    }
     // A pipe that stays open and empty.
     let arguments = ["run", "Go.", "--tool", "text"];
     let mut child = user.command(&arguments).stdin(Stdio::piped()).spawn().unwrap();

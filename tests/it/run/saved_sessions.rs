@@ -251,11 +251,9 @@ fn damaged_store_is_set_aside_and_nothing_is_lost() {
     assert!(bad["hints"].to_string().contains(hint), "{bad}");
     // A turn runs without a session all the same.
     let seen = say(&user, "x", &[]);
-    assert!(
-        seen.stderr.contains("this session is not saved"),
-        "{}",
-        seen.stderr
-    );
+    for part in ["this session is not saved", "the file is damaged", hint] {
+        assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+    }
 
     let seen = user.run(&["session", "set-aside"]).ended(0);
     assert!(
@@ -306,4 +304,25 @@ fn name_is_no_part_of_an_identifier() {
         assert!(seen.stderr.contains("part of the identifier"), "{}", seen.stderr);
     }
     user.run(&["session", "rename", "last", &id[..3]]).ended(0);
+}
+
+#[test]
+fn limit_of_the_size_of_files_is_an_error_of_the_write() {
+    let user = User::new();
+    answers(&user, &["one", "two"]);
+    say(&user, "first", &["--tool", "text"]);
+    let line = format!(
+        "ulimit -f 8; exec {} run second {} --tool text",
+        env!("CARGO_BIN_EXE_toolcell"),
+        SCRIPT.join(" ")
+    );
+    let arguments = ["-c", line.as_str()];
+    let ended = user.program("bash", &arguments).output().unwrap();
+    let seen = user.seen(&arguments, ended).ended(0);
+    assert!(
+        seen.stderr.contains("this session is not saved"),
+        "{}",
+        seen.stderr
+    );
+    assert_eq!(titles(&user), ["first"]);
 }

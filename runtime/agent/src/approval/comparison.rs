@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::Value;
+use toolcell_core::protected::fold;
 use toolcell_core::{ArgumentPlace, PlaceKind, url_reading};
 
 use super::wildcard::{MAX_WORK, Work, matches};
@@ -91,9 +92,23 @@ impl<'a> Comparison<'a> {
                 place.is_met_by(self.base, |text| {
                     meets(plain(place), text)
                         || meets(pattern, text)
+                        || (place.kind == PlaceKind::Path && self.is_same_file(plain(place), text, meets))
                         || (place.kind == PlaceKind::Url && self.reads_as(pattern, text, meets))
                 })
             })
+    }
+
+    /// True if a file system could take the path for one that the pattern matches: in another case, or with letters that
+    /// are composed in another way.
+    fn is_same_file(&self, pattern: &str, path: &str, meets: impl Fn(&str, &str) -> bool) -> bool {
+        if self
+            .work
+            .charge(pattern.len().saturating_add(path.len()))
+            .is_err()
+        {
+            return true;
+        }
+        meets(&fold_path(pattern), &fold_path(path))
     }
 
     /// True if a server could read the URL as one that the pattern matches. A pattern without a path is for all of them. One
@@ -132,6 +147,11 @@ impl<'a> Comparison<'a> {
         });
         fits(&text)
     }
+}
+
+fn fold_path(path: &str) -> String {
+    let parts: Vec<String> = path.split('/').map(fold).collect();
+    parts.join("/")
 }
 
 /// Returns a URL with the letters of its host in place of their encoding (RFC 5891); `None` if there is none.
@@ -278,6 +298,41 @@ mod tests {
         ] {
             let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/url", pattern);
             assert_eq!(rule.judges("t", &arguments, &place, None), is_met, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn rule_about_a_path_meets_each_case_and_composition() {
+        for (pattern, path, is_met) in [
+            ("Secret*", "secret.txt", true),
+            ("secret*", "SECRET.txt", true),
+            ("café/*", "cafe\u{301}/a", true),
+            ("cafe\u{301}/*", "CAFÉ/a", true),
+            ("café/*", "café", true),
+            ("secret", "secret. ", true),
+            ("secret", "sec\u{200c}ret", true),
+            ("café/*", "cafe/a", false),
+            ("secret", "s\u{435}cret", false),
+        ] {
+            let places = [ArgumentPlace {
+                pointer: "/path".into(),
+                kind: PlaceKind::Path,
+                plain: path.into(),
+                named: None,
+                real: None,
+                is_unresolved: false,
+            }];
+            let arguments = json!({ "path": path });
+            for (verdict, is_met) in [
+                (Verdict::Deny, is_met),
+                (Verdict::Ask, is_met),
+                // What is allowed is exactly what was written.
+                (Verdict::Allow, false),
+            ] {
+                let rule = ApprovalRule::tool("*", verdict).with_argument("/path", pattern);
+                let judged = rule.judges("t", &arguments, &places, None);
+                assert_eq!(judged, is_met, "{verdict:?} {pattern} {path}");
+            }
         }
     }
 

@@ -190,6 +190,7 @@ impl Step<'_> {
             .map_err(|error| error.to_string())
             .and_then(|value| match schema.check_arguments(&value) {
                 Ok(()) => Ok(value),
+                Err(ToolError::InvalidArguments { message }) => Err(message),
                 Err(error) => Err(error.to_string()),
             });
         match fitting {

@@ -243,7 +243,7 @@ async fn answer_is_requested_until_it_fits_its_schema() {
     assert!(requests[0].response_schema.is_some());
     let sent = requests[2].messages.last().unwrap().text();
     assert!(
-        sent.contains("at /n: \"42\" is not of type \"integer\""),
+        sent.contains("It does not: at /n: \"42\" is not of type \"integer\""),
         "{sent}"
     );
 }

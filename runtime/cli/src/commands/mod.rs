@@ -34,7 +34,7 @@ use crate::error::{Exit, Failure};
 use crate::exit;
 use crate::telemetry::log;
 use crate::ui::render::Console;
-use crate::ui::terminal;
+use crate::ui::{interrupt, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -134,6 +134,7 @@ fn block_on(cli: Cli, environment: &Environment, console: &Console) -> Result<Ex
 /// # Errors
 /// Returns the failure to print.
 async fn dispatch(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+    interrupt::files_too_large();
     let telemetry = log::start(environment)?;
     let ended = Box::pin(run(cli, environment, console)).await;
     telemetry.end(console).await;

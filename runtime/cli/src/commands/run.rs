@@ -17,7 +17,6 @@ use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::render::turn::streamed::MarkdownFlag;
-use crate::ui::terminal::text;
 
 /// Send a prompt to a model, which can call tools until it has an answer.
 ///
@@ -131,7 +130,8 @@ impl Run {
                 Ok(store) => Some(store),
                 Err(failure) if self.which.is_wanted() => return Err(failure),
                 Err(failure) => {
-                    console.note(text!("this session is not saved: {}", failure.to_string()));
+                    console.warn(&failure);
+                    console.note("this session is not saved");
                     None
                 }
             }

@@ -139,16 +139,46 @@ fn check_denied(grant: &Grant, host: &str, path: &Path) -> Result<(), Failure> {
     let Some((at, odd)) = odd.filter(|_| path.symlink_metadata().is_err()) else {
         return Ok(());
     };
-    Err(Failure::new(Exit::Config, text!("invalid grant `{}`", grant))
-        .why(text!(
-            "`{}` does not exist, and `{}` separates nothing in a denial",
-            host,
-            odd
-        ))
-        .hint(text!(
-            "a denial is one path on this machine, whatever tools see: `deny={}`",
-            &host[..at]
-        )))
+    let failure = Failure::new(Exit::Config, text!("invalid grant `{}`", grant)).why(text!(
+        "`{}` does not exist, and `{}` separates nothing in a denial",
+        host,
+        odd
+    ));
+    let rule = "a denial is one path on this machine, whatever tools see";
+    Err(match alternatives(host).as_deref() {
+        Some([first, second, ..]) => failure.hint(text!(
+            "{}: write one for each path, `deny={}` and `deny={}`",
+            rule,
+            first,
+            second
+        )),
+        _ if odd == ':' && at > 0 => failure.hint(text!("{}: `deny={}`", rule, &host[..at])),
+        _ => failure.hint(rule),
+    })
+}
+
+/// Returns the paths that a list means, written with commas or, as in a shell, in one pair of braces.
+fn alternatives(list: &str) -> Option<Vec<String>> {
+    let (before, inside, after) = match list.split_once('{') {
+        Some((before, rest)) => {
+            let (inside, after) = rest.split_once('}')?;
+            (before, inside, after)
+        }
+        None => ("", list, ""),
+    };
+    if [before, inside, after]
+        .iter()
+        .any(|part| part.contains(['{', '}', ':']))
+        || after.contains(',')
+    {
+        return None;
+    }
+    let parts = inside.split(',').map(str::trim);
+    let paths: Vec<String> = parts
+        .filter(|part| !part.is_empty())
+        .map(|part| format!("{before}{part}{after}"))
+        .collect();
+    (paths.len() > 1).then_some(paths)
 }
 
 /// Combines all grants of one tool into a policy. A directory or bucket granted twice at one guest path has the rights
@@ -334,7 +364,9 @@ mod tests {
         let deny = |line: &str| resolve(&line.parse().unwrap(), base, &environment);
         for (line, meant) in [
             ("deny=private:/x", "`deny=private`"),
-            ("deny=private,docs", "`deny=private`"),
+            ("deny=private,docs", "`deny=private` and `deny=docs`"),
+            ("deny={a,b}", "`deny=a` and `deny=b`"),
+            ("deny=src/{a,b,c}/key", "`deny=src/a/key` and `deny=src/b/key`"),
         ] {
             let refused = deny(line).unwrap_err().to_string();
             assert!(refused.contains("invalid grant"), "{line}: {refused}");
@@ -344,6 +376,20 @@ mod tests {
             deny(line).unwrap_err().print(&mut screen).unwrap();
             let shown = String::from_utf8(out).unwrap();
             assert!(shown.contains(meant), "{shown}");
+            // Each proposed line can be used.
+            for line in shown
+                .rsplit("hint:")
+                .next()
+                .unwrap()
+                .split('`')
+                .skip(1)
+                .step_by(2)
+            {
+                assert!(deny(line).is_ok(), "{line}");
+            }
+        }
+        for line in ["deny={a,b", "deny={a,{b,c}}", "deny=,", "deny=:/x"] {
+            assert!(deny(line).is_err(), "{line}");
         }
         std::fs::write(base.join("a,b:c"), "").unwrap();
         for line in ["deny=a,b:c", "deny=absent"] {

@@ -17,6 +17,27 @@ use crate::ui::terminal::text;
 /// hold a turn for ever.
 const FIRST_BYTE_SECONDS: i32 = 3;
 
+/// Programs that start another one, wait for it, and never read the standard input that both have. Others, such as
+/// `nice` and `env`, become the program that they start.
+const WRAPPERS: [&str; 13] = [
+    "timeout",
+    "time",
+    "setsid",
+    "flock",
+    "sudo",
+    "doas",
+    "runuser",
+    "strace",
+    "ltrace",
+    "unshare",
+    "bwrap",
+    "tini",
+    "dumb-init",
+];
+
+/// Maximum number of such programs around each other.
+const MAX_WRAPPERS: usize = 16;
+
 /// Reads everything; `None` if there is more than `most`.
 pub(super) fn read_at_most(input: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
@@ -26,8 +47,8 @@ pub(super) fn read_at_most(input: impl Read, most: u64) -> io::Result<Option<Vec
 
 /// Reads what is piped or redirected to standard input; `None` if nothing is.
 ///
-/// Input that the parent process reads as well is left alone: a shell that gets its script on standard input would lose the
-/// rest of it.
+/// Input that the parent process may read as well is left alone: a shell that gets its script on standard input would lose
+/// the rest of it.
 /// A pipe is read if its first byte comes in time. Terminals, devices and sockets are not read.
 pub(super) fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
     let fail = || Failure::new(Exit::Usage, "could not read standard input");
@@ -44,7 +65,7 @@ pub(super) fn piped(console: &Console) -> Result<Option<Vec<u8>>, Failure> {
         _ => return Ok(None),
     };
     if !is_ours {
-        console.note("standard input is not sent, because the program that started this one reads it as well; `--attach -` sends it");
+        console.note("standard input is not sent, because the program that started this one may read it as well; `--attach -` sends it");
         return Ok(None);
     }
     let is_pipe = kind == Ok(FileType::Fifo);
@@ -64,14 +85,35 @@ pub(super) fn all_of_input() -> Result<Vec<u8>, Failure> {
     bytes.ok_or_else(|| fail().why(text!("it has more than {} MiB", MAX_BINARY >> 20)))
 }
 
-/// True if the parent process has the same standard input. Where the system does not say (proc(5)), it has not.
+/// True if a program that started this one has the same standard input, and may read it. Where the system does not say
+/// (proc(5)), it has not.
 fn is_of_parent() -> bool {
-    let Some(parent) = rustix::process::getppid() else {
+    let input = |process: &str| std::fs::read_link(format!("/proc/{process}/fd/0")).ok();
+    let Some(own) = input("self") else {
         return false;
     };
-    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/fd/0")).ok();
-    let own = of("self");
-    own.is_some() && own == of(&parent.as_raw_nonzero().to_string())
+    let mut parent = rustix::process::getppid().map(|id| id.as_raw_nonzero().get());
+    // Each has started the one before, so the walk ends; the bound holds for numbers that are used again meanwhile.
+    for _ in 0..MAX_WRAPPERS {
+        let Some(process) = parent.map(|id| id.to_string()) else {
+            return false;
+        };
+        if input(&process).as_ref() != Some(&own) {
+            return false;
+        }
+        let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else {
+            return true;
+        };
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.map(str::trim)
+        };
+        if !field("Name:").is_some_and(|name| WRAPPERS.contains(&name)) {
+            return true;
+        }
+        parent = field("PPid:").and_then(|id| id.parse().ok()).filter(|id| *id > 0);
+    }
+    true
 }
 
 /// Waits until a pipe has a byte or its end; false if neither comes in time.

@@ -81,6 +81,14 @@ impl Drop for Guard {
     }
 }
 
+/// Makes a write beyond the largest size of files (RLIMIT_FSIZE) an error (EFBIG): by default SIGXFSZ ends the process.
+/// The handler remains, and programs that this one starts do not inherit it. Within a runtime.
+pub(crate) fn files_too_large() {
+    use tokio::signal::unix::{SignalKind, signal};
+    // Without the handler, the default action applies.
+    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+}
+
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,

@@ -88,7 +88,11 @@ fn checked(base_url: &str, version: Version) -> Result<Endpoint, BaseUrlError> {
     let has_path = parts.clone().next().is_some();
     let has_version = parts.any(is_version);
     let (base, other) = match version {
-        Version::InBase(_) | Version::InPath(_) if has_version => (written, None),
+        Version::InBase(version) | Version::InPath(version) if has_version => {
+            let (start, end) = written.rsplit_once('/').unwrap_or_default();
+            let other = (end == "v1" && version != end).then(|| format!("{start}/{version}"));
+            (written, other)
+        }
         Version::InBase(version) if has_path => {
             let other = format!("{written}/{version}");
             (written, Some(other))
@@ -218,6 +222,12 @@ mod tests {
                 base,
                 "https://a.example/paas/v4/x",
                 None,
+            ),
+            (
+                "https://a.example/v1",
+                Version::InBase("v1beta"),
+                "https://a.example/v1/x",
+                Some("https://a.example/v1beta/x"),
             ),
             (
                 "http://localhost:1/v1",

@@ -36,6 +36,8 @@ pub(crate) enum Feature {
     PastReasoning,
     /// Schema of the final answer.
     AnswerSchema,
+    /// Strict form of tool schemas.
+    Strict,
     /// Number of calls in one answer.
     ParallelCalls,
     /// Key of the prompt cache.
@@ -215,9 +217,30 @@ fn names(part: &OptionalPart, message: &str, parameter: Option<&str>) -> bool {
             .any(|q| message.contains(&format!("{q}{name}{q}")));
         quoted
             || message.starts_with(&format!("{name}:"))
+            || (says_unsupported(message) && names_in_words(message, &name))
             || parameter.is_some_and(|p| p.split(['.', '/']).any(|part| part == name))
     };
     names.into_iter().any(is_field) || part.words.iter().any(|word| message.contains(word))
+}
+
+/// True if a message is about a parameter that it does not quote: "unrecognized argument supplied: seed", "unsupported
+/// parameter seed", "seed is not supported".
+fn names_in_words(message: &str, name: &str) -> bool {
+    let before = [
+        ": ",
+        "parameter ",
+        "parameters ",
+        "argument ",
+        "arguments ",
+        "field ",
+        "property ",
+    ];
+    let is_inside = |c: char| c.is_alphanumeric() || ['_', '-'].contains(&c);
+    message.match_indices(name).any(|(at, _)| {
+        let (head, rest) = (&message[..at], &message[at + name.len()..]);
+        let is_announced = before.iter().any(|words| head.ends_with(words));
+        !rest.starts_with(is_inside) && (is_announced || head.is_empty() && rest.starts_with(" is "))
+    })
 }
 
 fn says_unsupported(message: &str) -> bool {
@@ -253,7 +276,9 @@ fn refuses_pictures(message: &str) -> bool {
         "picture",
         "content must be a string",
     ];
-    about.iter().any(|word| message.contains(word)) && says_unsupported(message)
+    // vLLM: "At most 0 image(s) may be provided in one prompt."
+    message.contains("at most 0 image")
+        || about.iter().any(|word| message.contains(word)) && says_unsupported(message)
 }
 
 /// Largest number below `wanted` in a message about the limit of an answer: "16384 > 8192", "supports at most 16384".
@@ -378,10 +403,28 @@ mod tests {
                 true,
             ),
             ("llama is not a multimodal model", true),
+            ("at most 0 image(s) may be provided in one prompt.", true),
+            ("at most 1 image(s) may be provided in one prompt.", false),
             ("messages.0.content.0.image: image exceeds 5 mb maximum", false),
             ("could not process image", false),
         ] {
             assert_eq!(refuses_pictures(message), refused, "{message}");
+        }
+    }
+
+    #[test]
+    fn parameter_is_named_as_a_whole_word() {
+        for (message, is_named) in [
+            ("unrecognized request argument supplied: seed", true),
+            ("unsupported parameter seed", true),
+            ("seed is not supported with this model", true),
+            ("unknown field seed, expected one of model", true),
+            ("unknown model: seed-oss-36b", false),
+            ("unknown model: seedling", false),
+            ("unknown model: seed_1", false),
+            ("unsupported content in a bag of seed", false),
+        ] {
+            assert_eq!(names_in_words(message, "seed"), is_named, "{message}");
         }
     }
 

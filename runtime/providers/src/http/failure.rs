@@ -158,7 +158,6 @@ pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
                 "not support function call",
                 "support tool use",
                 "tool use is not supported",
-                "tool calling` is not supported",
                 "tool calling is not supported",
                 "tools is not supported",
                 "tools are not supported",
@@ -177,7 +176,7 @@ pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
             ],
         ),
     ];
-    let message = message.to_ascii_lowercase();
+    let message = message.to_ascii_lowercase().replace(['`', '\'', '"'], "");
     let found = WORDS
         .iter()
         .find(|(_, all)| all.iter().any(|words| message.contains(words)));
@@ -356,6 +355,11 @@ mod tests {
             (
                 400,
                 r#"{"error":"registry/gemma does not support tools"}"#,
+                ToolsUnsupported,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"`tools` is not supported with this model"}}"#,
                 ToolsUnsupported,
             ),
             (

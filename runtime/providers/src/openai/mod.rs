@@ -61,6 +61,19 @@ impl Protocol for ChatCompletions {
             words: &["stream_options", "include_usage"],
         },
         OptionalPart {
+            feature: Feature::Strict,
+            label: "strict schemas of tools",
+            fields: &[],
+            words: &[
+                "'strict'",
+                "\"strict\"",
+                "`strict`",
+                ".strict",
+                "strict mode",
+                "invalid schema for function",
+            ],
+        },
+        OptionalPart {
             feature: Feature::ParallelCalls,
             label: "`parallel_tool_calls`",
             fields: &["/parallel_tool_calls"],

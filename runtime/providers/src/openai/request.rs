@@ -13,6 +13,10 @@ const MAX_ID_BYTES: usize = 40;
 
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: ToolSchemas) -> Value {
+    let schemas = match dialect.takes(Feature::Strict) {
+        true => schemas,
+        false => ToolSchemas::Loose,
+    };
     let mut body = json!({
         "model": model,
         "messages": messages(request),

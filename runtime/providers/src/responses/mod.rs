@@ -63,6 +63,19 @@ impl Protocol for Responses {
             words: &["prompt_cache_key"],
         },
         OptionalPart {
+            feature: Feature::Strict,
+            label: "strict schemas of tools",
+            fields: &[],
+            words: &[
+                "'strict'",
+                "\"strict\"",
+                "`strict`",
+                ".strict",
+                "strict mode",
+                "invalid schema for function",
+            ],
+        },
+        OptionalPart {
             feature: Feature::ParallelCalls,
             label: "`parallel_tool_calls`",
             fields: &["/parallel_tool_calls"],

@@ -15,6 +15,10 @@ const MAX_ID_BYTES: usize = 64;
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: ToolSchemas) -> Value {
     let with_reasoning = dialect.takes(Feature::PastReasoning);
+    let schemas = match dialect.takes(Feature::Strict) {
+        true => schemas,
+        false => ToolSchemas::Loose,
+    };
     let mut body = json!({
         "model": model,
         "input": input(request, with_reasoning),

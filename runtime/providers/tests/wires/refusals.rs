@@ -9,8 +9,8 @@ use toolcell_core::{Content, Message, Part, Provider, Schema};
 use toolcell_providers::anthropic::Anthropic;
 use toolcell_providers::gemini::Gemini;
 use toolcell_providers::ollama::Ollama;
-use toolcell_providers::openai::OpenAi;
-use toolcell_providers::responses::OpenAiResponses;
+use toolcell_providers::openai::{ChatCompletions, OpenAi, ToolSchemas};
+use toolcell_providers::responses::{OpenAiResponses, Responses};
 
 use crate::conversation::{blob, connection, notices, play, request, result, retries, weather};
 use crate::loopback::{Reply, Server};
@@ -120,6 +120,7 @@ async fn refused_parameter_is_left_out_from_then_on() {
             "Unsupported parameter: 'stop' is not supported with this model.",
         ),
         ("openai", "/seed", "property 'seed' is unsupported"),
+        ("openai", "/seed", "Unrecognized request argument supplied: seed"),
         (
             "openai",
             "/reasoning_effort",
@@ -218,6 +219,48 @@ async fn refused_parameter_is_left_out_from_then_on() {
         // Everything else is still sent.
         let count = |at: usize| server.received()[at].body.as_object().unwrap().len();
         assert!(count(0) - count(1) <= 2, "{name} {pointer}");
+    }
+}
+
+#[tokio::test]
+async fn strict_schemas_of_tools_are_left_out_if_refused() {
+    for message in [
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'tools', 0, 'function', 'strict'), 'msg': 'Extra inputs'}]",
+        "Invalid schema for function 'weather': In context=(), 'x' is not permitted.",
+    ] {
+        for name in ["openai", "responses"] {
+            let probe = Server::start([]).await;
+            let (_, answer) = wire(name, &probe);
+            let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
+            let server = Server::start([Reply::json(400, error.to_string()), answer]).await;
+            let at = connection("m", server.url(""));
+            let provider: Arc<dyn Provider> = match name {
+                "openai" => {
+                    let mut strict = ChatCompletions::default();
+                    strict.tool_schemas = ToolSchemas::Strict;
+                    Arc::new(OpenAi::with(at, strict).unwrap())
+                }
+                _ => {
+                    let mut strict = Responses::default();
+                    strict.tool_schemas = ToolSchemas::Strict;
+                    Arc::new(OpenAiResponses::with(at, strict).unwrap())
+                }
+            };
+            let (deltas, end) = play(&*provider, full()).await;
+            assert!(end.is_ok(), "{name}: {end:?}");
+            assert!(
+                notices(&deltas)[0].contains("strict schemas of tools, left out"),
+                "{name}"
+            );
+            let pointer = if name == "openai" {
+                "/tools/0/function/strict"
+            } else {
+                "/tools/0/strict"
+            };
+            let strict = |at: usize| server.received()[at].body.pointer(pointer) == Some(&json!(true));
+            assert_eq!((strict(0), strict(1)), (true, false), "{name}");
+            assert!(server.received()[1].body["tools"][0].is_object(), "{name}");
+        }
     }
 }
 

@@ -148,10 +148,8 @@ impl Conversation<'_> {
     fn help(&self) -> Result<(), Failure> {
         self.console.write(|s| {
             for (name, argument, what) in COMMANDS {
-                s.err.styled(
-                    NAME,
-                    text!("  {}", format!("{:17}", format!("{name} {argument}"))),
-                )?;
+                let line = text!("  {} {}", Text::from(name), Text::from(argument));
+                s.err.cell(NAME, line, 19)?;
                 s.err.line(what)?;
             }
             s.err.line(

@@ -240,6 +240,7 @@ fn print(s: &mut Streams, settings: &Settings, rows: &[Row], environment: &Envir
 
     out.end_line()?;
     rows::print(out, rows)?;
+    rows::print_end_of_turn(out, rows, settings)?;
     let grants = settings.tools.values().flat_map(|tool| &tool.grants);
     let granted = grants.into_iter().any(|line| !line.grant.is_denial());
     if !granted {

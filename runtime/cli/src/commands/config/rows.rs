@@ -17,7 +17,7 @@ use crate::config::{
 };
 use crate::environment::Environment;
 use crate::ui::escape;
-use crate::ui::terminal::{FAINT, Key, NAME, Name, Screen, Shown, text};
+use crate::ui::terminal::{FAINT, Key, NAME, Name, Screen, Shown, Text, text};
 
 /// Settings to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,9 @@ pub(super) enum Detail {
 
 /// Maximum width of the column of values.
 const MAX_VALUE_WIDTH: usize = 40;
+
+/// Between two columns.
+const GAP: &str = "  ";
 
 /// Returns the settings with their values and origins.
 pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail) -> Vec<Row> {
@@ -50,10 +53,6 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
     rows.sourced("agent.environment", &settings.tells_environment);
     rows.sourced("agent.project_instructions", &settings.project_instructions);
     rows.rows.extend(settings.turn.rows(&settings.context));
-    let end = settings.turn.end_of_turn();
-    if rows.detail == Detail::All || !matches!(end.origin, Origin::Default) {
-        rows.rows.push(end);
-    }
     for (i, line) in settings.deny.iter().enumerate() {
         rows.add(format!("deny[{i}]"), &line.grant, &line.origin);
     }
@@ -133,21 +132,52 @@ pub(super) fn print<W: Write>(out: &mut Screen<W>, rows: &[Row]) -> io::Result<(
         Some(value) => text!("{}", Shown(value)),
         None => text!("none"),
     };
-    let width = rows.iter().map(|row| row.key.chars().count()).max();
-    let value_width = rows.iter().map(|row| shown(row).plain().chars().count()).max();
+    let origin = |row: &Row| match &row.origin {
+        Origin::Preset(name) => text!("preset {}", Name(name)),
+        origin => text!("{}", Shown(&origin.to_string())),
+    };
+    let longest = |text: &dyn Fn(&Row) -> Text| {
+        let lengths = rows.iter().map(|row| text(row).plain().chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let width = longest(&|row| text!("{}", Key(&row.key)));
+    // Columns are only as wide as the terminal allows; a row that is longer is wrapped.
+    let room = out.size().map_or(usize::MAX, |(columns, _)| columns);
+    let taken = width + longest(&origin) + 2 * GAP.len();
+    let value_width = longest(&shown)
+        .min(MAX_VALUE_WIDTH)
+        .min(room.saturating_sub(taken + 1));
     for row in rows {
-        out.cell(NAME, text!("{}", Key(&row.key)), width.unwrap_or(0))?;
-        out.text("  ")?;
+        out.cell(NAME, text!("{}", Key(&row.key)), width)?;
+        out.text(GAP)?;
         let style = if row.value.is_some() { Style::new() } else { FAINT };
-        out.cell(style, shown(row), value_width.unwrap_or(0).min(MAX_VALUE_WIDTH))?;
-        let origin = match &row.origin {
-            Origin::Preset(name) => text!("preset {}", Name(name)),
-            origin => text!("{}", Shown(&origin.to_string())),
-        };
-        out.styled(FAINT, text!("  {}", origin))?;
+        out.cell(style, shown(row), value_width)?;
+        out.styled(FAINT, text!("{}{}", GAP, origin(row)))?;
         out.end_line()?;
     }
     Ok(())
+}
+
+/// Prints what ends a turn below the settings of the loop: the preset chooses it, and no key does.
+pub(super) fn print_end_of_turn<W: Write>(
+    out: &mut Screen<W>,
+    rows: &[Row],
+    settings: &Settings,
+) -> io::Result<()> {
+    if !has_preset(rows) {
+        return Ok(());
+    }
+    let (ends, origin) = settings.turn.end_of_turn();
+    let origin = match origin {
+        Origin::Preset(name) => text!("preset {}", Name(name)),
+        _ => text!("default"),
+    };
+    out.line(text!("\na turn ends with {} ({})", ends, origin))
+}
+
+/// True if the row of the preset is shown.
+pub(super) fn has_preset(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.key == "loop.preset")
 }
 
 struct Rows {

@@ -33,7 +33,8 @@ pub(crate) struct Show {
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
 
-    /// Print one JSON object: `value` and `from` by key. The value is `null` where there is none.
+    /// Print one JSON object: `value` and `from` by key, below `settings`. The value is `null` where there is none.
+    /// `turn_ends_with` says what the preset chooses.
     #[arg(long)]
     json: bool,
 
@@ -58,10 +59,15 @@ impl Show {
             |row: &Row| self.keys.is_empty() || self.keys.iter().any(|key| is_below(&row.key, key));
         let shown: Vec<Row> = all.into_iter().filter(is_shown).collect();
         if self.json {
-            print_line(console, &json!({ "settings": rows::to_json(&shown) }))?;
+            let mut object = json!({ "settings": rows::to_json(&shown) });
+            if rows::has_preset(&shown) {
+                object["turn_ends_with"] = settings.turn.end_of_turn().0.plain().into();
+            }
+            print_line(console, &object)?;
         } else {
             console.write(|s| {
                 rows::print(&mut s.out, &shown)?;
+                rows::print_end_of_turn(&mut s.out, &shown, &settings)?;
                 s.out.flush()
             })?;
         }

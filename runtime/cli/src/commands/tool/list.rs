@@ -234,7 +234,7 @@ fn print_server<W: Write>(
 
 fn source(tool: &ToolSettings, environment: &Environment) -> Text {
     match &tool.component {
-        ComponentSource::Shipped(_) => "shipped".into(),
+        ComponentSource::Shipped(_) => "built-in".into(),
         ComponentSource::File(path) if tool.is_of_project() => {
             let path = environment.shown(&path.value);
             text!("{} of this project, used only if named and trusted", Shown(&path))

@@ -65,7 +65,7 @@ declare_settings! {
     profile: String, flag("--profile", "NAME"), variable("TOOLCELL_PROFILE");
 
     /// Profiles whose models answer, in this order, when the model cannot be reached, is overloaded, refuses the key, has no
-    /// quota left or is silent. Costs are those of the first model.
+    /// quota left or is silent. Costs are those of the model that answers.
     fallback: ProfileNames, flag("--fallback", "NAME,…");
 
     /// Name of the model; for `local`, its GGUF file or the name of one in the directory of models; for `scripted`, the file with

@@ -19,6 +19,7 @@ use super::units::quantity::millis;
 use super::units::{Bytes, Count, Span};
 use crate::environment::Environment;
 use crate::error::Failure;
+use crate::ui::terminal::{Name, Text, text};
 pub(crate) use value::{AtLeast, Choice, Exact, Number, Positive, PresetName, Switch};
 
 /// Minimum size of the text of one result, in bytes.
@@ -230,8 +231,8 @@ impl LoopSettings {
         .collect()
     }
 
-    /// Returns the end of a turn, in words: the preset chooses it as a whole, and no key does.
-    pub(crate) fn end_of_turn(&self) -> Row {
+    /// Returns what ends a turn, in words, with its origin: the preset chooses it as a whole, and no key does.
+    pub(crate) fn end_of_turn(&self) -> (Text, Origin) {
         let (of_default, policy) = (LoopPolicy::default(), self.base());
         let ends = |control: &&Control| {
             matches!(
@@ -239,18 +240,18 @@ impl LoopSettings {
                 Control::TaskCompletion | Control::TaskComplete | Control::AskQuestion | Control::Converse
             )
         };
-        let tools = policy.control.iter().filter(ends).map(|control| control.name());
-        let tools = tools.collect::<Vec<_>>().join(", ");
+        let tools = policy.control.iter().filter(ends);
+        let tools = Text::join(tools.map(|control| text!("`{}`", Name(control.name()))), " or ");
         let ends = match policy.finish {
-            Finish::Content => "an answer without a call".to_owned(),
-            Finish::Tool => format!("a call of {tools}"),
-            Finish::Either => format!("an answer without a call, or a call of {tools}"),
+            Finish::Content => text!("an answer without a call"),
+            Finish::Tool => text!("a call of {}", tools),
+            Finish::Either => text!("an answer without a call, or a call of {}", tools),
         };
         let origin = match &self.preset {
             Some(preset) if policy.finish != of_default.finish => Origin::Preset(preset.value.0),
             _ => Origin::Default,
         };
-        Row::new("loop.(end of a turn)", ends, &origin)
+        (ends, origin)
     }
 
     /// Returns the reasoning effort of the preset with its origin, in words, if it sets one.
@@ -476,14 +477,17 @@ mod tests {
 
     #[test]
     fn end_of_a_turn_is_that_of_the_preset() {
-        let row = |text: &str| settings(text, "").0.end_of_turn();
-        let end = |text: &str| row(text).value.unwrap();
+        let end = |text: &str| settings(text, "").0.end_of_turn().0.plain();
+        let origin = |text: &str| settings(text, "").0.end_of_turn().1;
         assert_eq!(end(""), "an answer without a call");
-        assert_eq!(end("preset = \"task\""), "a call of task_complete");
+        assert_eq!(end("preset = \"task\""), "a call of `task_complete`");
         let stepwise = end("preset = \"stepwise\"");
-        assert_eq!(stepwise, "a call of task_completion, ask_question, converse");
-        assert!(matches!(row("preset = \"task\"").origin, Origin::Preset("task")));
-        assert!(matches!(row("preset = \"resilient\"").origin, Origin::Default));
+        assert_eq!(
+            stepwise,
+            "a call of `task_completion` or `ask_question` or `converse`"
+        );
+        assert!(matches!(origin("preset = \"task\""), Origin::Preset("task")));
+        assert!(matches!(origin("preset = \"resilient\""), Origin::Default));
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod names;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use unicode_normalization::UnicodeNormalization as _;
+
 pub use self::git::{is_git_dir, makes_git_dir};
 pub use self::names::PROGRAMS;
 
@@ -215,15 +217,21 @@ fn fold_streams(name: &str) -> String {
 }
 
 /// A name in the form in which two names of one file are equal on every common file system: without regard to case
-/// (APFS, NTFS), without code points that are ignored (HFS+), and without dots and spaces at its end (NTFS).
+/// (APFS, NTFS) and to composition, such as of `é` (APFS, HFS+), without code points that are ignored (HFS+), and without
+/// dots and spaces at its end (NTFS).
 pub fn fold(name: &str) -> String {
     let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
-    let folded: String = name
-        .chars()
-        .filter(|c| !is_ignored(*c))
-        .flat_map(char::to_uppercase)
-        .flat_map(char::to_lowercase)
-        .collect();
+    let folded: String = if name.is_ascii() {
+        name.to_ascii_lowercase()
+    } else {
+        name.chars()
+            .filter(|c| !is_ignored(*c))
+            .nfd()
+            .flat_map(char::to_uppercase)
+            .flat_map(char::to_lowercase)
+            .nfd()
+            .collect()
+    };
     match folded.trim_end_matches(['.', ' ']) {
         "" => folded,
         trimmed => trimmed.to_owned(),

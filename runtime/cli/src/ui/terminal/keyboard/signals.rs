@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{restore, resume, suspend};
 
 /// Catchable signals that end a process by default. Signals of a crash (SIGSEGV, SIGBUS, SIGILL, SIGFPE) are handled by
-/// the engine.
-const ENDING: [Signal; 12] = [
+/// the engine; SIGXFSZ is a failed write ([`files_too_large`](crate::ui::interrupt::files_too_large)).
+const ENDING: [Signal; 11] = [
     Signal::HUP,
     Signal::QUIT,
     Signal::TRAP,
@@ -26,7 +26,6 @@ const ENDING: [Signal; 12] = [
     Signal::VTALARM,
     Signal::PROF,
     Signal::XCPU,
-    Signal::XFSZ,
     Signal::SYS,
 ];
 
