@@ -169,7 +169,16 @@ pub(crate) fn small_llama() -> FileWriter {
     model("llama", SMALL, 1)
 }
 
-/// Returns a model with random weights: `llama`, `qwen2`, `qwen3`, `gemma2`, `gemma3` or `phi3`.
+/// Architectures of [`model`].
+#[allow(dead_code, reason = "used by tests of the engine")]
+pub(crate) const ALL: [&str; 8] = [
+    "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3",
+];
+
+/// Length of the sliding window of Gemma 2 and 3, in tokens.
+pub(crate) const WINDOW: u32 = 12;
+
+/// Returns a model with random weights, of one of [`ALL`].
 pub(crate) fn model(architecture: &str, shape: Shape, seed: u64) -> FileWriter {
     let mut file = FileWriter::new();
     let mut random = Random(seed);
@@ -188,9 +197,11 @@ pub(crate) fn model(architecture: &str, shape: Shape, seed: u64) -> FileWriter {
     file.number(&key("attention.key_length"), number(each));
     file.number(&key("attention.value_length"), number(each));
     file.float(&key("attention.layer_norm_rms_epsilon"), 1e-5);
-    file.float(&key("rope.freq_base"), 10_000.0);
+    // Gemma 3 has another base where its window does not slide.
+    let base = if architecture == "gemma3" { 1e6 } else { 10_000.0 };
+    file.float(&key("rope.freq_base"), base);
     if matches!(architecture, "gemma2" | "gemma3" | "phi3") {
-        file.number(&key("attention.sliding_window"), 128);
+        file.number(&key("attention.sliding_window"), WINDOW);
     }
     tokenizer(&mut file);
     let vocabulary = vocabulary().len() as u64;

@@ -45,7 +45,7 @@ pub trait Host: Send + Sync + 'static {
     /// Describes the question about a call.
     fn question(&self, request: &ApprovalRequest) -> QuestionText;
 
-    /// Returns the sessions whose messages can have words in lower case; `None` if all can.
+    /// Returns the sessions with a message that has these words, in any case; `None` if that cannot be said.
     fn candidates<'a>(&'a self, words: &'a [String]) -> BoxFuture<'a, Option<HashSet<String>>>;
 
     /// Searches the messages of a session for words in lower case; `None` if none match.

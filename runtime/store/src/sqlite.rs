@@ -19,8 +19,15 @@ pub(crate) struct Kind {
     pub(crate) application: i64,
     /// SQL that creates the tables of the first version.
     pub(crate) tables: &'static str,
-    /// SQL that turns the tables of each version into those of the next one. New files take the same path.
-    pub(crate) upgrades: &'static [&'static str],
+    /// What turns the tables of each version into those of the next one. New files take the same path.
+    pub(crate) upgrades: &'static [Upgrade],
+}
+
+/// Change of the tables.
+pub(crate) enum Upgrade {
+    Sql(&'static str),
+    /// It reads what is stored in a way that SQL cannot.
+    Work(fn(&Connection) -> rusqlite::Result<()>),
 }
 
 impl Kind {
@@ -132,7 +139,10 @@ fn prepare(connection: &mut Connection, kind: &Kind) -> Result<(), SqliteError> 
         supported: kind.version(),
     })?;
     for upgrade in kind.upgrades.iter().skip(done - 1) {
-        transaction.execute_batch(upgrade)?;
+        match upgrade {
+            Upgrade::Sql(sql) => transaction.execute_batch(sql)?,
+            Upgrade::Work(work) => work(&transaction)?,
+        }
     }
     if version != kind.version() {
         transaction.pragma_update(None, "user_version", kind.version())?;

@@ -262,6 +262,14 @@ impl<'m> Runner<'m> {
         self.context.get_logits_ith(self.batch.n_tokens() - 1)
     }
 
+    /// Tokens of a conversation whose keys and values are kept.
+    #[cfg(test)]
+    pub(super) fn kept_tokens(&self, session: &str) -> Vec<i32> {
+        let mut all = self.kept.iter();
+        let kept = all.find(|kept| kept.session.as_deref() == Some(session));
+        kept.map_or_else(Vec::new, |kept| kept.tokens.iter().map(|token| token.0).collect())
+    }
+
     /// Answers a request.
     pub(super) fn generate(
         &mut self,

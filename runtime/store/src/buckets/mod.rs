@@ -16,7 +16,7 @@ use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
 
 use self::write::{Op, Write};
 use crate::SqliteError;
-use crate::sqlite::Kind;
+use crate::sqlite::{Kind, Upgrade};
 use crate::threads::Threads;
 
 /// File of buckets. Its application id is "tckv".
@@ -25,7 +25,7 @@ use crate::threads::Threads;
 /// continue after any of them.
 const BUCKETS: Kind = Kind {
     application: 0x7463_6b76,
-    upgrades: &[KEYS_IN_LISTED],
+    upgrades: &[Upgrade::Sql(KEYS_IN_LISTED)],
     tables: "
 CREATE TABLE buckets (
     id INTEGER PRIMARY KEY,

@@ -6,6 +6,7 @@
 //! Forks share the entries of their parent session; nothing is copied.
 
 mod daily;
+mod index;
 mod read;
 mod schema;
 mod totals;
@@ -20,8 +21,9 @@ use toolcell_core::store::{Entry, SessionInfo};
 use toolcell_core::{BoxFuture, Event, SessionStore, SharedError, StoreError};
 
 pub use self::daily::DailyUse;
+pub use self::index::without_case;
 use self::totals::Totals;
-use self::write::Op;
+use self::write::{NewEntry, Op};
 use crate::SqliteError;
 use crate::threads::Threads;
 
@@ -100,13 +102,14 @@ impl SqliteSessions {
             .await
     }
 
-    /// Returns the sessions that can have a message with all these words in lower case, for [`Self::search`]; `None` if all can.
+    /// Returns the sessions that have a message with all these words in any case, also as parts of others, for [`Self::search`].
+    /// An index finds words of three letters and more.
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub async fn candidates(&self, words: &[String]) -> Result<Option<HashSet<String>>, StoreError> {
+    pub async fn candidates(&self, words: &[String]) -> Result<HashSet<String>, StoreError> {
         let words = words.to_vec();
-        self.read(move |connection| read::candidates(connection, &words))
+        self.read(move |connection| index::candidates(connection, &words))
             .await
     }
 
@@ -184,9 +187,12 @@ impl SessionStore for SqliteSessions {
         let mut totals = Totals::default();
         for event in events.iter().filter(|event| !event.is_transient()) {
             match serde_json::to_string(event) {
-                Ok(entry) => {
-                    totals.count(event, entry.len());
-                    entries.push(entry);
+                Ok(json) => {
+                    totals.count(event, json.len());
+                    entries.push(NewEntry {
+                        text: index::text_of(event),
+                        json,
+                    });
                 }
                 Err(error) => return Box::pin(std::future::ready(Err(StoreError::failed(error)))),
             }

@@ -1,6 +1,5 @@
 //! Queries of the tables.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -93,39 +92,7 @@ fn text_of<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<Option<&'a str>> 
 }
 
 /// Beginnings of the entries with messages, as they are stored.
-const MESSAGES: [&str; 2] = [r#"{"type":"turn_started""#, r#"{"type":"step_finished""#];
-
-/// Maximum number of words that [`candidates`] compares: more find hardly less.
-const MAX_WORDS: usize = 4;
-
-/// Returns the sessions that can have a message with all these words in lower case, without parsing any. Forks are all among
-/// them, because their messages can be those of others. `None` if no word can be compared by the database: it knows no other
-/// letters than those of ASCII in both cases.
-pub(super) fn candidates(
-    connection: &Connection,
-    words: &[String],
-) -> Result<Option<HashSet<String>>, StoreError> {
-    let is_plain = |word: &&String| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let words: Vec<String> = words
-        .iter()
-        .filter(is_plain)
-        .take(MAX_WORDS)
-        .map(|word| format!("%{word}%"))
-        .collect();
-    if words.is_empty() {
-        return Ok(None);
-    }
-    let all = vec!["entries.event LIKE ?"; words.len()].join(" AND ");
-    let sql = format!(
-        "SELECT id FROM sessions WHERE id IS NOT NULL AND (parent IS NOT NULL OR EXISTS \
-         (SELECT 1 FROM entries WHERE entries.session = sessions.key AND {all}))"
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-    let found = statement
-        .query_map(rusqlite::params_from_iter(&words), |row| row.get(0))
-        .map_err(failed)?;
-    found.collect::<rusqlite::Result<_>>().map(Some).map_err(failed)
-}
+pub(super) const MESSAGES: [&str; 2] = [r#"{"type":"turn_started""#, r#"{"type":"step_finished""#];
 
 /// Searches the messages of a session, one entry at a time.
 pub(super) fn search<T>(

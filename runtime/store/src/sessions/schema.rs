@@ -3,13 +3,18 @@
 use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::{Content, Event, Message};
 
-use crate::sqlite::Kind;
+use super::index;
+use crate::sqlite::{Kind, Upgrade};
 
 /// File of sessions. Its application id is "tcel".
 pub(super) const SESSIONS: Kind = Kind {
     application: 0x7463_656c,
     tables: TABLES,
-    upgrades: &[NAMES_AND_TOTALS, OWNERS_AND_TIMES],
+    upgrades: &[
+        Upgrade::Sql(NAMES_AND_TOTALS),
+        Upgrade::Sql(OWNERS_AND_TIMES),
+        Upgrade::Work(index::build),
+    ],
 };
 
 /// Maximum length of a title, in characters.
@@ -134,11 +139,14 @@ pub(super) fn remove(transaction: &Connection, row: &Row) -> rusqlite::Result<()
             let sql = "UPDATE sessions SET id = NULL, name = NULL, title = '' WHERE key = ?1";
             transaction.execute(sql, [key])?;
             // Entries after the last fork are no longer shared.
-            let sql = "DELETE FROM entries WHERE session = ?1 \
-                       AND number >= (SELECT max(base) FROM sessions WHERE parent = ?1)";
-            transaction.execute(sql, [key])?;
+            let shared = "SELECT max(base) FROM sessions WHERE parent = ?1";
+            let shared = transaction.query_row(shared, [key], |row| row.get(0))?;
+            index::remove(transaction, key, shared)?;
+            let sql = "DELETE FROM entries WHERE session = ?1 AND number >= ?2";
+            transaction.execute(sql, [key, shared])?;
             return Ok(());
         }
+        index::remove(transaction, key, 0)?;
         transaction.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
         current = match parent {
             Some(parent) => transaction

@@ -6,10 +6,18 @@ use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::{Event, StoreError};
 
 use super::failed;
+use super::index;
 use super::read;
 use super::schema::{find, remove};
 use super::totals::{self, Totals, signed};
 use crate::threads::Operation;
+
+/// Entry to append.
+pub(super) struct NewEntry {
+    pub(super) json: String,
+    /// Text of its message, for searches.
+    pub(super) text: Option<String>,
+}
 
 /// Write operation on a session.
 pub(super) enum Op {
@@ -18,7 +26,7 @@ pub(super) enum Op {
         /// Number of entries that the caller knows of.
         at: u64,
         title: String,
-        entries: Vec<String>,
+        entries: Vec<NewEntry>,
         totals: Totals,
     },
     Create {
@@ -103,7 +111,7 @@ fn append(
     at: u64,
     session: &str,
     title: &str,
-    entries: &[String],
+    entries: &[NewEntry],
     totals: &Totals,
 ) -> Result<u64, StoreError> {
     let id = || session.to_owned();
@@ -129,7 +137,11 @@ fn append(
     let sql = "INSERT INTO entries (session, number, event, at_ms) VALUES (?1, ?2, ?3, ?4)";
     let mut statement = transaction.prepare_cached(sql).map_err(failed)?;
     for entry in entries {
-        statement.execute((key, number, entry, now)).map_err(failed)?;
+        let json = entry.json.as_str();
+        statement.execute((key, number, json, now)).map_err(failed)?;
+        if let Some(text) = &entry.text {
+            index::add(transaction, key, number, text).map_err(failed)?;
+        }
         number += 1;
     }
     let sql = "UPDATE sessions SET next = ?2, used_ms = ?3 WHERE key = ?1";

@@ -13,7 +13,7 @@ use toolcell_serve::{
     AgentInfo, AuditLine, Found, Host, Keep, PreparedTurn, QuestionText, Refusal, ScratchDecision,
     TurnRequest,
 };
-use toolcell_store::SqliteSessions;
+use toolcell_store::{SqliteSessions, without_case};
 
 use super::audit::Audit;
 use super::clients::Daily;
@@ -328,11 +328,11 @@ impl Host for AgentHost {
     }
 
     fn candidates<'a>(&'a self, words: &'a [String]) -> BoxFuture<'a, Option<HashSet<String>>> {
-        Box::pin(async move { self.store.candidates(words).await.ok().flatten() })
+        Box::pin(async move { self.store.candidates(words).await.ok() })
     }
 
     fn search<'a>(&'a self, session: &'a str, words: &'a [String]) -> BoxFuture<'a, Option<Vec<Found>>> {
-        let words = words.to_vec();
+        let words: Vec<String> = words.iter().map(|word| without_case(word)).collect();
         Box::pin(async move {
             let found = self
                 .store

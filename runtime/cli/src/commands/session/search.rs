@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{Event, SessionStore as _, StoreError};
-use toolcell_store::SqliteSessions;
+use toolcell_store::{SqliteSessions, without_case};
 
 use super::list::{age, now};
 use crate::error::{Exit, Failure};
@@ -57,13 +57,22 @@ pub(in crate::commands) struct Match {
 
 impl Search {
     pub(super) async fn run(self, store: &SqliteSessions, console: &Console) -> Result<Exit, Failure> {
-        let words: Vec<String> = self.words.iter().map(|word| word.to_lowercase()).collect();
+        let words: Vec<String> = self.words.iter().map(|word| without_case(word)).collect();
         if words.iter().any(|word| word.trim().is_empty()) {
             return Err(Failure::new(Exit::Usage, "a word to search for is empty")
                 .hint("`toolcell session list` lists all sessions"));
         }
+        let candidates = store.candidates(&words).await.map_err(store_failure)?;
         let mut all = Vec::new();
         for info in store.list().await.map_err(store_failure)? {
+            let has_name = (info.name.as_ref()).is_some_and(|name| contains_all(&without_case(name), &words));
+            if !candidates.contains(&info.id) {
+                if has_name {
+                    let matches = Vec::new();
+                    all.push(Found { info, matches });
+                }
+                continue;
+            }
             let wanted = words.clone();
             let search = store.search(&info.id, MAX_MATCHES, move |event| matching(event, &wanted));
             let search = match search.await {
@@ -83,8 +92,6 @@ impl Search {
                 ));
             }
             let matches = search.found;
-            let has_name =
-                (info.name.as_ref()).is_some_and(|name| contains_all(&name.to_lowercase(), &words));
             if has_name || !matches.is_empty() {
                 all.push(Found { info, matches });
             }
@@ -121,7 +128,7 @@ fn print(all: &[Found], console: &Console) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the message of an event if it has all words, which are in lower case.
+/// Returns the message of an event if it has all words, which are without case.
 pub(in crate::commands) fn matching(event: &Event, words: &[String]) -> Option<Match> {
     let (role, message) = match event {
         Event::TurnStarted { message, .. } => ("user", message),
@@ -129,7 +136,7 @@ pub(in crate::commands) fn matching(event: &Event, words: &[String]) -> Option<M
         _ => return None,
     };
     let text = message.text();
-    let lower = text.to_lowercase();
+    let lower = without_case(&text);
     if !contains_all(&lower, words) {
         return None;
     }
@@ -143,7 +150,7 @@ fn contains_all(lower: &str, words: &[String]) -> bool {
     words.iter().all(|word| lower.contains(word.as_str()))
 }
 
-/// The surroundings of a word on one line. `lower` is the text in lower case, in which positions are about the same.
+/// The surroundings of a word on one line. `lower` is the text without case, in which positions are about the same.
 fn excerpt(text: &str, lower: &str, word: &str) -> String {
     let at = lower.find(word).unwrap_or(0);
     let at = lower[..at].chars().count();
