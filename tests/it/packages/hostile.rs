@@ -125,12 +125,12 @@ fn artefact_that_differs_from_its_manifest_is_refused() {
         (
             manifest(wasm, &digest, 10 << 30),
             ok(&good),
-            "the limit is 33554432",
+            "the limit is 67108864",
         ),
         (
             manifest(wasm, &digest, (64 << 20) + 1),
             ok(&good),
-            "the limit is 33554432",
+            "the limit is 67108864",
         ),
         (
             manifest("application/vnd.oci.image.layer.v1.tar+gzip", &digest, size),

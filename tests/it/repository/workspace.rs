@@ -289,6 +289,7 @@ fn json_is_printed_in_one_place() {
         "commands/help.rs",
         // Messages of a protocol, for a program: never on a terminal.
         "commands/mcp/serve/clients.rs",
+        "commands/mcp/serve/stdio.rs",
         "commands/session/mod.rs",
     ];
     let source = root().join("runtime/cli/src");
