@@ -11,7 +11,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
@@ -103,12 +103,16 @@ impl Subject {
         black_box(results);
     }
 
-    async fn call_cell(&self) {
-        let call = ToolCall {
+    /// Returns what a model sends: it exists before the call.
+    fn tool_call(&self) -> ToolCall {
+        ToolCall {
             id: "1".into(),
             name: self.tool.spec().name.clone(),
             arguments: self.arguments.clone(),
-        };
+        }
+    }
+
+    async fn call_cell(&self, call: ToolCall) {
         let result = self.tool.call(call, CallContext::unobserved()).await;
         black_box(result.into_result().unwrap());
     }
@@ -180,15 +184,18 @@ async fn subjects(sandbox: &Sandbox) -> Vec<Subject> {
 /// Returns the mean time of sequential calls, in microseconds.
 fn measure(runtime: &Runtime, subject: &Subject, bare: bool, calls: u32) -> f64 {
     runtime.block_on(async {
-        let start = Instant::now();
+        let mut spent = Duration::ZERO;
         for _ in 0..calls {
+            let call = subject.tool_call();
+            let start = Instant::now();
             if bare {
                 subject.call_bare().await;
             } else {
-                subject.call_cell().await;
+                subject.call_cell(call).await;
             }
+            spent += start.elapsed();
         }
-        start.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
+        spent.as_secs_f64() * 1e6 / f64::from(calls)
     })
 }
 

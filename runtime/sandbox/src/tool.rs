@@ -21,7 +21,7 @@ use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
 use crate::component::{Code, Component, Loaded};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
-use crate::json_length::json_length;
+use crate::json_length::{json_length, object_length};
 use crate::load::imports::Ability;
 use crate::places;
 use crate::program::{Program, ProgramCall, ProgramResult};
@@ -223,7 +223,7 @@ impl ComponentTool {
         let Some(function) = functions.get(self.spec.name.as_str()) else {
             return CallResult::failed(ToolError::crashed("the component has no such function"));
         };
-        let bytes_in = json_length(&call.arguments);
+        let bytes_in = object_length(&call.arguments);
         let output = limits.output;
         let request = self.request(&functions.pre, cx, limits, bytes_in);
         let engine = request.footprint.engine;
@@ -242,7 +242,7 @@ impl ComponentTool {
         cx: &CallContext,
         limits: Limits,
     ) -> CallResult {
-        let bytes_in = json_length(&call.arguments);
+        let bytes_in = object_length(&call.arguments);
         let program = ProgramCall::new(&self.spec.name, call.arguments, limits.output);
         let request = self.request(pre, cx, limits, bytes_in);
         let ended = self.component.base.cells.run_cell(request, program).await;

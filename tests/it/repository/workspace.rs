@@ -143,6 +143,17 @@ fn packages_of_sdks_have_version_and_licence_of_workspace() {
         project["project"]["license"].as_str(),
         Some(env!("CARGO_PKG_LICENSE"))
     );
+    // npm takes these files only if they are named; cargo, setuptools and Go take what is in the directory.
+    for folder in ["javascript", "assemblyscript"] {
+        let package: Value = serde_json::from_str(&read(&format!("sdk/{folder}/package.json"))).unwrap();
+        let files = package["files"].as_array().unwrap();
+        assert!(files.iter().any(|file| file == "LICENSE-*"), "{folder}");
+    }
+    for folder in ["javascript", "assemblyscript", "python", "go", "rust", "rust/macros"] {
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            assert_eq!(read(&format!("sdk/{folder}/{licence}")), read(licence), "{folder}");
+        }
+    }
     let module = read("sdk/go/go.mod");
     assert!(
         module.starts_with("module github.com/toolcell/toolcell/sdk/go\n"),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::probe::Probe;
 use crate::support::cli_user::{Seen, User};
 use crate::support::pty::Terminal;
 
@@ -246,4 +247,74 @@ fn editor_that_fails_or_is_missing_is_an_error() {
         terminal.wait_for("› ").keys("/quit\r");
         assert_eq!(terminal.finish(), Some(0));
     }
+}
+
+/// A component whose tools return their arguments.
+fn echo(name: &str) -> Probe {
+    Probe {
+        names: vec![name.to_owned()],
+        ..Probe::default()
+    }
+}
+
+/// A chat with the component `tool.wasm`, whose tool is `first`, and a model that calls `second`.
+fn chat_with_tool(user: &User, flags: &[&str]) -> Terminal {
+    user.probe("tool.wasm", &echo("first"));
+    let call = json!({ "calls": [{ "name": "second", "arguments": { "given": 42 } }] });
+    let steps = json!([call, { "text": "One." }, call, { "text": "Two." }]);
+    user.file("script.json", json!({ "steps": steps }).to_string());
+    user.run(&["lock", "--tool", "tool.wasm"]).ended(0);
+    let command = [&SCRIPT[..], &["--tool", "tool.wasm"], flags].concat();
+    let mut terminal = Terminal::start(user, &command, "xterm", 100, 30);
+    terminal.wait_for("› ").keys("/tools\r").wait_for("  first");
+    terminal.wait_for("› ");
+    terminal
+}
+
+#[test]
+fn changed_component_is_loaded_again_for_the_next_message() {
+    let user = User::new();
+    let mut terminal = chat_with_tool(&user, &[]);
+    // The same content again is no change.
+    user.probe("tool.wasm", &echo("first"));
+    terminal.keys("one\r").wait_for("no tool").wait_for(".");
+    terminal.wait_for("› ");
+    assert!(!terminal.seen.contains("changed"), "{}", terminal.seen);
+    user.probe("tool.wasm", &echo("second"));
+    terminal
+        .keys("two\r")
+        .wait_for("the component `tool` changed, and was loaded again")
+        .wait_for("second")
+        .wait_for("✓");
+    terminal.wait_for("› ").keys("/tools\r").wait_for("  second");
+    // Broken: the chat goes on with what it has, and says so once.
+    user.file("tool.wasm", "no component");
+    terminal
+        .wait_for("› ")
+        .keys("/tools\r")
+        .wait_for("the component `tool` changed, and its tools stay as they were")
+        .wait_for("  second");
+    terminal.wait_for("› ").keys("/tools\r").wait_for("  second");
+    terminal.wait_for("› ").keys("/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+    assert_eq!(terminal.seen.matches("stay as they were").count(), 1);
+}
+
+#[test]
+fn changed_component_that_does_not_fit_the_lock_is_not_loaded_in_a_chat() {
+    let user = User::new();
+    let mut terminal = chat_with_tool(&user, &["--locked"]);
+    user.probe("tool.wasm", &echo("second"));
+    terminal
+        .keys("/tools\r")
+        .wait_for("its tools stay as they were")
+        .wait_for("  first");
+    user.run(&["lock", "--tool", "tool.wasm"]).ended(0);
+    terminal
+        .wait_for("› ")
+        .keys("/tools\r")
+        .wait_for("was loaded again")
+        .wait_for("  second");
+    terminal.wait_for("› ").keys("/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
 }

@@ -11,5 +11,6 @@ pub(crate) mod lookup;
 pub(crate) mod sandbox;
 pub(crate) mod secrets;
 pub(crate) mod selection;
+pub(crate) mod stamp;
 pub(crate) mod tool_lint;
 pub(crate) mod trust;

@@ -8,6 +8,7 @@ use toolcell_core::SessionStore;
 use toolcell_core::suggest::nearest;
 
 use super::editor;
+use super::reload::Seen;
 use crate::agent::setup;
 use crate::config::{Origin, Overrides, Sourced};
 use crate::environment::Environment;
@@ -66,6 +67,8 @@ pub(super) struct Conversation<'a> {
     pub(super) attached: Vec<PathBuf>,
     /// Text of the next prompt, from the editor.
     pub(super) draft: String,
+    /// Files of components that were compared with what is loaded.
+    pub(super) seen: Seen,
     pub(super) environment: &'a Environment,
     pub(super) console: &'a Console,
 }
@@ -89,6 +92,7 @@ impl Conversation<'_> {
     /// Sends a message.
     pub(super) async fn say(&mut self, line: &str) -> Result<Exit, Failure> {
         self.check_over()?;
+        self.reload().await;
         let draft = prompt::of_line(line, &self.attached, self.environment, self.console)?;
         let start = draft.start(self.turns.setup(), self.console).await?;
         self.attached.clear();
@@ -121,7 +125,10 @@ impl Conversation<'_> {
         }
         match command {
             "/help" => self.help()?,
-            "/tools" => self.tools()?,
+            "/tools" => {
+                self.reload().await;
+                self.tools()?;
+            }
             "/session" => self.console.note(text!("{}", self.session.id())),
             "/cost" => self.cost(),
             "/prompts" => self.prompts().await?,

@@ -5,11 +5,13 @@ mod completion;
 mod editor;
 mod input;
 mod prompts;
+mod reload;
 
 use clap::Args;
 
 use self::command::Conversation;
 use self::input::Lines;
+use self::reload::Seen;
 use crate::agent::setup;
 use crate::config::Overrides;
 use crate::environment::Environment;
@@ -113,6 +115,7 @@ impl Chat {
             store,
             attached: Vec::new(),
             draft: String::new(),
+            seen: Seen::default(),
             environment,
             console,
         };

@@ -1,14 +1,14 @@
 //! Components whose files change while they are served: loaded aside, checked, and offered instead of the old ones.
 
 use std::convert::Infallible;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::clients::Clients;
 use super::directories::{Directories, Listing, Reader};
 use super::offer::{Findings, Offer};
 use crate::components::loader::{ComponentLoader, LoadedHook};
+use crate::components::stamp::Stamp;
 use crate::components::{lock, tool_lint};
 use crate::config::{ComponentSource, ToolSettings};
 use crate::error::{Exit, Failure};
@@ -59,26 +59,6 @@ struct Watched {
     last: Option<Stamp>,
     /// True if `known` was refused.
     is_refused: bool,
-}
-
-/// Identity, size and time of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    /// Returns the state of a file; `None` if there is none.
-    fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self {
-            file: (metadata.dev(), metadata.ino()),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
 }
 
 impl Watched {
