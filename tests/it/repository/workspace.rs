@@ -149,9 +149,20 @@ fn packages_of_sdks_have_version_and_licence_of_workspace() {
         let files = package["files"].as_array().unwrap();
         assert!(files.iter().any(|file| file == "LICENSE-*"), "{folder}");
     }
-    for folder in ["javascript", "assemblyscript", "python", "go", "rust", "rust/macros"] {
+    for folder in [
+        "javascript",
+        "assemblyscript",
+        "python",
+        "go",
+        "rust",
+        "rust/macros",
+    ] {
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
-            assert_eq!(read(&format!("sdk/{folder}/{licence}")), read(licence), "{folder}");
+            assert_eq!(
+                read(&format!("sdk/{folder}/{licence}")),
+                read(licence),
+                "{folder}"
+            );
         }
     }
     let module = read("sdk/go/go.mod");
