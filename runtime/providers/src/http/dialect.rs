@@ -54,6 +54,16 @@ pub(crate) enum Feature {
     JsonSchemas,
 }
 
+/// Words of a refusal of strict schemas, of all servers with the protocols of OpenAI.
+pub(crate) const STRICT_WORDS: &[&str] = &[
+    "'strict'",
+    "\"strict\"",
+    "`strict`",
+    ".strict",
+    "strict mode",
+    "invalid schema for function",
+];
+
 /// Optional part of a protocol's requests.
 #[derive(Debug)]
 pub(crate) struct OptionalPart {

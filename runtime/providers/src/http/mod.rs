@@ -17,7 +17,7 @@ pub(crate) use client::{Header, Version, bearer, header};
 pub use connection::Connection;
 #[cfg(test)]
 pub(crate) use dialect::body;
-pub(crate) use dialect::{Dialect, Feature, OptionalPart};
+pub(crate) use dialect::{Dialect, Feature, OptionalPart, STRICT_WORDS};
 pub(crate) use exchange::{error_in_stream, malformed};
 pub(crate) use failure::bounded;
 pub use options::HttpOptions;

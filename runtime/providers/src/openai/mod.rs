@@ -13,7 +13,7 @@ use toolcell_core::provider::Request;
 
 use crate::fallback_text::is_picture;
 use crate::framing::Framing;
-use crate::http::{Dialect, Feature, HttpProvider, OptionalPart, Protocol, Version};
+use crate::http::{Dialect, Feature, HttpProvider, OptionalPart, Protocol, STRICT_WORDS, Version};
 use crate::response_builder::ResponseBuilder;
 pub use schemas::ToolSchemas;
 pub(crate) use schemas::answer_schema;
@@ -64,14 +64,7 @@ impl Protocol for ChatCompletions {
             feature: Feature::Strict,
             label: "strict schemas of tools",
             fields: &[],
-            words: &[
-                "'strict'",
-                "\"strict\"",
-                "`strict`",
-                ".strict",
-                "strict mode",
-                "invalid schema for function",
-            ],
+            words: STRICT_WORDS,
         },
         OptionalPart {
             feature: Feature::ParallelCalls,

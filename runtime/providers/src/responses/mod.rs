@@ -12,7 +12,9 @@ use toolcell_core::provider::Request;
 use crate::SetupError;
 use crate::fallback_text::is_picture;
 use crate::framing::Framing;
-use crate::http::{Dialect, Feature, Header, HttpProvider, OptionalPart, Protocol, Version, header};
+use crate::http::{
+    Dialect, Feature, Header, HttpProvider, OptionalPart, Protocol, STRICT_WORDS, Version, header,
+};
 use crate::openai::{OPENAI_BASE_URL, OPENAI_HOST, ToolSchemas};
 use crate::response_builder::ResponseBuilder;
 pub(crate) use stream::ResponsesDecoder;
@@ -66,14 +68,7 @@ impl Protocol for Responses {
             feature: Feature::Strict,
             label: "strict schemas of tools",
             fields: &[],
-            words: &[
-                "'strict'",
-                "\"strict\"",
-                "`strict`",
-                ".strict",
-                "strict mode",
-                "invalid schema for function",
-            ],
+            words: STRICT_WORDS,
         },
         OptionalPart {
             feature: Feature::ParallelCalls,
