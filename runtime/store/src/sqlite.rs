@@ -19,7 +19,7 @@ pub(crate) struct Kind {
     pub(crate) application: i64,
     /// SQL that creates the tables of the first version.
     pub(crate) tables: &'static str,
-    /// What turns the tables of each version into those of the next one. New files take the same path.
+    /// Changes of the tables from each version to the next. New files take the same path.
     pub(crate) upgrades: &'static [Upgrade],
 }
 

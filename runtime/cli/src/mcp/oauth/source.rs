@@ -85,7 +85,7 @@ pub(crate) async fn revoke(
     Ok(Revoked::Yes)
 }
 
-/// What sends requests for the login to a server.
+/// Returns the client for requests to the authorization server; `None` for an invalid URL.
 fn fetcher(server: &str, issuer: Option<&str>) -> Option<Fetcher> {
     let server = Url::parse(server).ok()?;
     let issuer = issuer.and_then(|issuer| Url::parse(issuer).ok());

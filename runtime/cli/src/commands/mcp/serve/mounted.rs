@@ -30,7 +30,7 @@ struct Group<'a> {
     reload: Reload<'a>,
 }
 
-/// What is served.
+/// Tools and directories that are served.
 #[derive(Clone, Copy)]
 pub(in crate::commands) struct Served<'a> {
     /// Components and servers of flags; all if there are none.

@@ -42,7 +42,7 @@ pub(super) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     }
 }
 
-/// What can be read or written without waiting.
+/// A stream that can be read or written without blocking.
 enum Direct {
     /// An open file of its own.
     Pipe(File),
