@@ -234,6 +234,14 @@ impl Component {
         }
     }
 
+    /// Returns the names of the tools that are functions with this name, in any interface; none if it has tools of another kind.
+    pub fn tools_of_function(&self, function: &str) -> Vec<&str> {
+        match &self.0.code {
+            Code::Functions(functions) => functions.tools_of(function).collect(),
+            Code::Tools(_) | Code::Program(_) => Vec::new(),
+        }
+    }
+
     /// Returns its functions that are no tools, with the reasons.
     pub fn left_out(&self) -> &[LeftOut] {
         match &self.0.code {

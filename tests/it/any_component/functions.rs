@@ -62,6 +62,10 @@ fn function_of_a_component_is_called_by_its_name() {
     assert!(seen.stderr.contains("nought"), "{}", seen.stderr);
     user.run(&["call", "geometry.wasm#rules_check", r#"{"n": 1}"#])
         .ended(0);
+    // Without its interface, as only one has it; a part of a name is none.
+    user.run(&["call", "geometry.wasm#check", r#"{"n": 1}"#]).ended(0);
+    let seen = user.run(&["call", "geometry.wasm#heck", r#"{"n": 1}"#]).ended(2);
+    assert!(seen.stderr.contains("has no tool `heck`"), "{}", seen.stderr);
     // Its name is needed where there are several.
     let seen = user.run(&["call", "geometry.wasm", point]).ended(2);
     assert!(seen.stderr.contains("`scale`, `rules_check`"), "{}", seen.stderr);
@@ -74,6 +78,38 @@ fn function_of_a_component_is_called_by_its_name() {
         .ended(2);
     assert!(
         seen.stderr.contains("there is no property `z`"),
+        "{}",
+        seen.stderr
+    );
+}
+
+#[test]
+fn directory_names_its_only_component() {
+    let user = User::new();
+    user.file("math/geometry.wasm", geometry());
+    let point = r#"{"point": {"x": 1, "y": 1}, "factor": 2}"#;
+    for args in [
+        &["tool", "inspect", "math/"][..],
+        &["tool", "inspect", "./math"],
+        &["call", "./math#scale", point],
+    ] {
+        user.run(args).ended(0);
+    }
+    // A name without a slash is that of a tool, never that of a directory.
+    let seen = user.run(&["tool", "inspect", "math"]).ended(2);
+    assert!(seen.stderr.contains("there is no tool `math`"), "{}", seen.stderr);
+    let seen = user.run(&["tool", "inspect", "."]).ended(2);
+    assert!(
+        seen.stderr.contains("the directory `.` names no component"),
+        "{}",
+        seen.stderr
+    );
+    user.file("geometry.wasm", geometry());
+    user.run(&["tool", "inspect", "."]).ended(0);
+    user.file("other.wasm", geometry());
+    let seen = user.run(&["tool", "inspect", "."]).ended(2);
+    assert!(
+        seen.stderr.contains("it has several components"),
         "{}",
         seen.stderr
     );

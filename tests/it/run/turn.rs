@@ -61,10 +61,10 @@ fn offline_provider_runs_tools_without_a_key() {
         "{}",
         seen.stderr
     );
-    // `fetch` can do nothing without a host, and `files` reaches one directory.
+    // `fetch` can do nothing without a host, and `files` can change nothing.
     assert!(
         seen.stderr
-            .starts_with("not offered without a grant: `fetch` (--grant http=HOST)\n"),
+            .starts_with("not offered without a grant: `fetch` (--grant http=HOST), 6 tools of `files` (--grant write=DIR)\n"),
         "{}",
         seen.stderr
     );

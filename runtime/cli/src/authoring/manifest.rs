@@ -172,6 +172,14 @@ pub(crate) fn check_name(name: &str) -> Result<(), Text> {
     if RESERVED.contains(&name) {
         return Err(text!("`{}` is a word of a programming language", name.to_owned()));
     }
+    // Devices of Windows with a number: `com1` to `com9`, `lpt1` to `lpt9`.
+    let is_port = |prefix| matches!(name.strip_prefix(prefix).map(str::as_bytes), Some([b'1'..=b'9']));
+    if ["aux", "con", "nul", "prn"].contains(&name) || is_port("com") || is_port("lpt") {
+        return Err(text!(
+            "`{}` is a device on Windows, where no file can have this name",
+            name.to_owned()
+        ));
+    }
     Ok(())
 }
 
@@ -217,6 +225,12 @@ mod tests {
             ("a-b_c9".into(), true),
             ("a/b".into(), false),
             ("class".into(), false),
+            ("con".into(), false),
+            ("console".into(), true),
+            ("com1".into(), false),
+            ("lpt9".into(), false),
+            ("com0".into(), true),
+            ("com10".into(), true),
         ] {
             assert_eq!(check_name(&name).is_ok(), is_valid, "{name}");
         }

@@ -3,6 +3,8 @@
 use std::io::Read as _;
 
 use flate2::read::DeflateDecoder;
+use toolcell_core::Grant;
+use toolcell_core::policy::DirAccess;
 use toolcell_sandbox::{Digest, TrustedComponent};
 
 /// A component embedded in this binary.
@@ -79,6 +81,44 @@ pub(crate) fn component_with_tool(tool: &str) -> Option<&'static str> {
         .map(|(component, _)| *component)
 }
 
+/// Returns the grant without which a built-in tool can do nothing, if these do not allow it.
+pub(crate) fn missing_grant<'a>(
+    tool: &str,
+    mut granted: impl Iterator<Item = &'a Grant>,
+) -> Option<&'static str> {
+    let (needed, is_enough): (&str, fn(DirAccess) -> bool) = match tool {
+        "fetch" | "fetch_send" => {
+            let is_granted = granted.any(|grant| matches!(grant, Grant::Http(_)));
+            return (!is_granted).then_some("http=HOST");
+        }
+        "files_list" | "files_read" | "files_search" => ("read=DIR", |access| access.read),
+        "files_edit" => ("write=DIR", |access| access.read && access.write),
+        "files_write" => ("write=DIR", |access| access.write || access.create),
+        "files_copy" => ("write=DIR", |access| access.read && access.create),
+        "files_move" => ("write=DIR", |access| access.create && access.delete),
+        "files_make_directory" => ("write=DIR", |access| access.create),
+        "files_delete" => ("write=DIR", |access| access.delete),
+        _ => return None,
+    };
+    let none = DirAccess {
+        read: false,
+        write: false,
+        create: false,
+        delete: false,
+    };
+    // A tool can use several directories in one call, each with rights of its own.
+    let together = granted.fold(none, |sum, grant| match grant {
+        Grant::Dir { access, .. } => DirAccess {
+            read: sum.read || access.read,
+            write: sum.write || access.write,
+            create: sum.create || access.create,
+            delete: sum.delete || access.delete,
+        },
+        _ => sum,
+    });
+    (!is_enough(together)).then_some(needed)
+}
+
 /// True if a component with this name would be taken for a built-in one, or for one of its tools.
 pub(crate) fn is_taken(name: &str) -> bool {
     let name = name.replace('-', "_");
@@ -95,6 +135,49 @@ pub(crate) static MISSING: &[&str] = include!(concat!(env!("OUT_DIR"), "/missing
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grant_that_a_tool_needs_is_known() {
+        let missing = |tool: &str, grants: &[&str]| {
+            let grants: Vec<Grant> = grants.iter().map(|grant| grant.parse().unwrap()).collect();
+            missing_grant(tool, grants.iter())
+        };
+        let (read, write) = (Some("read=DIR"), Some("write=DIR"));
+        for (tool, grants, expected) in [
+            ("fetch", &["read=."][..], Some("http=HOST")),
+            ("fetch_send", &["http=example.com"], None),
+            ("files_list", &["create=."], read),
+            ("files_search", &["read=."], None),
+            ("files_edit", &["read=."], write),
+            ("files_edit", &["modify=."], write),
+            ("files_edit", &["read+modify=."], None),
+            ("files_write", &["read+delete=."], write),
+            ("files_write", &["create=."], None),
+            ("files_write", &["modify=."], None),
+            ("files_copy", &["create=."], write),
+            ("files_copy", &["read=a", "create=b"], None),
+            ("files_move", &["read+create=."], write),
+            ("files_move", &["delete=a", "create=b"], None),
+            ("files_make_directory", &["read+modify+delete=."], write),
+            ("files_make_directory", &["create=."], None),
+            ("files_delete", &["read+modify+create=."], write),
+            ("files_delete", &["delete=.", "deny=private"], None),
+            ("files_delete", &["write=."], None),
+            ("text_count", &[], None),
+        ] {
+            assert_eq!(missing(tool, grants), expected, "{tool} {grants:?}");
+        }
+    }
+
+    #[test]
+    fn every_tool_of_files_and_fetch_needs_a_grant() {
+        for (component, tools) in TOOLS {
+            for tool in tools {
+                let needs = missing_grant(tool, [].iter()).is_some();
+                assert_eq!(needs, ["files", "fetch"].contains(&component), "{tool}");
+            }
+        }
+    }
 
     #[test]
     fn digests_of_the_manifest_are_those_of_the_components() {

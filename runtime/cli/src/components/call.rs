@@ -14,7 +14,8 @@ use crate::error::{Exit, Failure};
 use crate::ui::render::{Activity, Console, calls};
 use crate::ui::terminal::text;
 
-/// Returns the tool of a component by its name; without one its only tool, or that with the name of the component.
+/// Returns the tool of a component by its name, or that of its function; without one its only tool, or that with the name of
+/// the component.
 pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
     let names: Vec<&str> = loaded
         .tools
@@ -30,6 +31,17 @@ pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc
         let is_named_so = || loaded.settings.offers(component) && defines(loaded, component);
         (loaded.tools.len() > 1 && is_named_so()).then_some(component.as_str())
     });
+    // The name of a function without that of its interface.
+    let name = match (
+        name,
+        loaded
+            .component
+            .tools_of_function(name.unwrap_or_default())
+            .as_slice(),
+    ) {
+        (Some(name), [only]) if !defines(loaded, name) => Some(*only),
+        _ => name,
+    };
     match (name, loaded.tools.as_slice()) {
         (None, [only]) => Ok(only),
         (None, _) => Err(

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use toolcell_core::suggest::nearest;
 
-use crate::components::builtin;
 use crate::components::loader::ComponentLoader;
+use crate::components::{builtin, directory};
 use crate::config::source::PROJECT;
 use crate::config::{ComponentSource, Sourced, ToolSettings, own_directories};
 use crate::error::{Exit, Failure};
@@ -27,8 +27,8 @@ pub(crate) struct NamedTool {
 }
 
 impl ComponentLoader<'_> {
-    /// Finds a tool by `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool. Components of a
-    /// project are found only as `project:NAME`.
+    /// Finds a tool by `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, a directory with one component (`.`, `./DIR`),
+    /// or the name of a tool. Components of a project are found only as `project:NAME`.
     ///
     /// # Errors
     /// Returns an error with the nearest names if there is no such tool.
@@ -45,7 +45,7 @@ impl ComponentLoader<'_> {
         }
         if is_path(component) && !component.starts_with(PROJECT) {
             return Ok(NamedTool {
-                settings: self.file(component),
+                settings: self.file(component)?,
                 tool,
             });
         }
@@ -189,9 +189,12 @@ impl ComponentLoader<'_> {
         }
     }
 
-    /// Returns the settings of a component named by its path.
-    fn file(&self, written: &str) -> ToolSettings {
-        let path = self.environment.path(written, &self.environment.cwd);
+    /// Returns the settings of a component named by its path, or by the directory in which it is the only one.
+    fn file(&self, written: &str) -> Result<ToolSettings, Failure> {
+        let mut path = self.environment.path(written, &self.environment.cwd);
+        if path.is_dir() {
+            path = directory::component_in(&path, written, self.environment)?;
+        }
         let stem = path
             .file_stem()
             .and_then(|stem| stem.to_str())
@@ -200,13 +203,15 @@ impl ComponentLoader<'_> {
         let mut settings =
             ToolSettings::new(stem, ComponentSource::File(Sourced::flag("TOOL", path.clone())));
         settings.apply(&self.settings.overrides, self.environment);
-        settings
+        Ok(settings)
     }
 }
 
 /// True if the text is a path rather than a name.
 pub(crate) fn is_path(text: &str) -> bool {
     text.contains(['/', '\\'])
+        || text == "."
+        || text == ".."
         || Path::new(text)
             .extension()
             .is_some_and(|ext| ext.eq_ignore_ascii_case("wasm"))
@@ -283,6 +288,9 @@ mod tests {
             ("a.WASM", true),
             ("dir/a", true),
             ("dir\\a", true),
+            (".", true),
+            ("..", true),
+            (".hidden", false),
         ] {
             assert_eq!(is_path(text), expected, "{text}");
         }

@@ -4,6 +4,7 @@ pub(crate) mod buckets;
 pub(crate) mod builtin;
 pub(crate) mod call;
 pub(crate) mod data_flow;
+pub(crate) mod directory;
 pub(crate) mod keyring;
 pub(crate) mod loader;
 pub(crate) mod lock;

@@ -1,6 +1,8 @@
 //! Selection of the components that a command offers: those named by flags, or all enabled ones; and the check that its
 //! other flags name one of them.
 
+use std::collections::BTreeMap;
+
 use toolcell_core::suggest::nearest;
 
 use crate::components::loader::{ComponentLoader, Loaded};
@@ -32,7 +34,7 @@ pub(crate) async fn choose(
 
 /// Loads components for an agent, then those of `also` that are missing; returns the number of the former as well.
 ///
-/// Components are left out that can do nothing without a grant, unless they are named.
+/// Components and tools are left out that can do nothing without a grant, unless the component is named.
 pub(crate) async fn load_for_agent(
     loader: &ComponentLoader<'_>,
     named: &[String],
@@ -62,12 +64,38 @@ pub(crate) async fn load_for_agent(
         }
     }
     check_flags(loader.settings, used.iter().chain(&wanted))?;
-    let loaded = load_all(loader, &wanted).await?;
+    let mut loaded = load_all(loader, &wanted).await?;
+    if named.is_empty() {
+        for component in &mut loaded[..mains] {
+            not_offered.extend(withhold_idle(component));
+        }
+    }
     if !not_offered.is_empty() {
         let not_offered = Text::join(not_offered, ", ");
         console.note(text!("not offered without a grant: {}", not_offered));
     }
     Ok((loaded, mains))
+}
+
+/// Removes the tools that can do nothing without a grant, and says so.
+fn withhold_idle(component: &mut Loaded) -> Vec<Text> {
+    let settings = &component.settings;
+    let mut idle: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+    component.tools.retain(|tool| {
+        let name = tool.spec().name.as_str();
+        let missing = settings.missing_grant_of(name);
+        if let Some(grant) = missing {
+            idle.entry(grant).or_default().push(name.to_owned());
+        }
+        missing.is_none()
+    });
+    let name = &settings.name;
+    idle.into_iter()
+        .map(|(grant, tools)| match tools.as_slice() {
+            [tool] => text!("`{}` (--grant {})", tool, Own(grant)),
+            tools => text!("{} tools of `{}` (--grant {})", tools.len(), name, Own(grant)),
+        })
+        .collect()
 }
 
 /// Loads the components of these names alone, none of which belongs to the main agent.

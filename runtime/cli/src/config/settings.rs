@@ -283,15 +283,21 @@ impl ToolSettings {
 
     /// Returns the grant without which no tool of a built-in component can do anything, if it is missing.
     pub(crate) fn missing_grant(&self) -> Option<&'static str> {
-        let is_granted = |fits: fn(&Grant) -> bool| self.grants.iter().any(|line| fits(&line.grant));
-        match (&self.component, self.name.as_str()) {
-            (ComponentSource::Shipped(_), "files") => {
-                (!is_granted(|grant| matches!(grant, Grant::Dir { .. }))).then_some("read=DIR")
-            }
-            (ComponentSource::Shipped(_), "fetch") => {
-                (!is_granted(|grant| matches!(grant, Grant::Http(_)))).then_some("http=HOST")
-            }
-            _ => None,
+        let ComponentSource::Shipped(shipped) = &self.component else {
+            return None;
+        };
+        let (_, tools) = builtin::TOOLS.iter().find(|(name, _)| *name == shipped.name)?;
+        let missing: Option<Vec<&str>> = tools.iter().map(|tool| self.missing_grant_of(tool)).collect();
+        // `read=DIR` comes before `write=DIR`.
+        missing?.into_iter().min()
+    }
+
+    /// Returns the grant without which this tool of a built-in component can do nothing, if it is missing.
+    pub(crate) fn missing_grant_of(&self, tool: &str) -> Option<&'static str> {
+        let grants = self.grants.iter().map(|line| &line.grant);
+        match &self.component {
+            ComponentSource::Shipped(_) => builtin::missing_grant(tool, grants),
+            ComponentSource::File(_) => None,
         }
     }
 
@@ -429,6 +435,7 @@ mod tests {
             ("files", &[][..], Some("read=DIR")),
             ("files", &["http=example.com"], Some("read=DIR")),
             ("files", &["read=docs"], None),
+            ("files", &["delete=docs"], None),
             ("fetch", &[], Some("http=HOST")),
             ("fetch", &["read=docs"], Some("http=HOST")),
             ("fetch", &["http=example.com"], None),

@@ -149,6 +149,15 @@ impl Functions {
         self.functions.iter().find(|function| function.name == tool)
     }
 
+    /// Returns the tool names of the functions with this name, in any interface.
+    pub(crate) fn tools_of(&self, function: &str) -> impl Iterator<Item = &str> {
+        let named = self
+            .functions
+            .iter()
+            .filter(move |known| known.function == function);
+        named.map(|known| known.name.as_str())
+    }
+
     pub(crate) fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }

@@ -11,7 +11,7 @@ mod response_stream;
 mod responses;
 mod stored;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{HeaderName, HeaderValue};
@@ -161,6 +161,11 @@ fn tools(of_client: Vec<ClientTool>) -> Result<Vec<ClientTool>, Failure> {
             "a request has at most {MAX_TOOLS} tools"
         )));
     }
+    let mut names = HashSet::new();
+    if let Some(twice) = of_client.iter().find(|tool| !names.insert(tool.name.as_str())) {
+        let name = messages::excerpt(&twice.name);
+        return Err(Failure::invalid(format!("two tools have the name `{name}`")));
+    }
     Ok(of_client)
 }
 
@@ -266,6 +271,22 @@ mod tests {
         let other = call_id(&uuid::Uuid::now_v7().to_string(), 0);
         assert!(turn_of([(id.as_str(), "a".into())].into_iter()).is_some());
         assert!(turn_of([(id.as_str(), "a".into()), (other.as_str(), "b".into())].into_iter()).is_none());
+    }
+
+    #[test]
+    fn names_of_tools_are_unique() {
+        let tool = |name: &str| ClientTool {
+            name: name.to_owned(),
+            description: String::new(),
+            schema: serde_json::json!({}),
+        };
+        assert_eq!(tools(vec![tool("a"), tool("b")]).unwrap().len(), 2);
+        let refused = tools(vec![tool("a"), tool("b\u{202e}"), tool("b\u{202e}")]).unwrap_err();
+        assert!(
+            refused.message.contains("two tools have the name `b\\u{202e}`"),
+            "{}",
+            refused.message
+        );
     }
 
     #[test]

@@ -38,7 +38,7 @@ Examples:
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Inspect {
-    /// Component by its name or file, or one of its tools.
+    /// Component by its name, file or directory, or one of its tools.
     #[arg(value_name = "NAME|FILE")]
     tool: String,
 

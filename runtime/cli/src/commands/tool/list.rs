@@ -1,6 +1,6 @@
 //! `toolcell tool list`: all components with a name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use clap::Args;
@@ -90,6 +90,7 @@ impl List {
                         "enabled": tool.enabled.value,
                         "only": tool.only.as_ref().map(|only| &only.value),
                         "missing_grant": tool.missing_grant(),
+                        "missing_grant_of_tools": missing_grants(tool, component.as_ref()),
                         "grants": grants(tool, component.as_ref(), true),
                         "unusable_grants": grants(tool, component.as_ref(), false),
                         "digest": component.as_ref().map(|component| component.identity().digest().to_string()),
@@ -136,6 +137,11 @@ impl List {
                             .styled(WARN, text!("  not offered without --grant {}", Own(grant)))?;
                     }
                     s.out.end_line()?;
+                    // If none is offered, the line of the component says so.
+                    let missing = match tool.missing_grant() {
+                        Some(_) => BTreeMap::new(),
+                        None => missing_grants(tool, component.as_ref()),
+                    };
                     let specs = component.as_ref().map(|c| c.definitions()).unwrap_or_default();
                     let width = specs
                         .iter()
@@ -147,6 +153,9 @@ impl List {
                         s.out.cell(STRONG, text!("{}", spec.name), width)?;
                         if !tool.offers(spec.name.as_str()) {
                             s.out.styled(BAD, "  off")?;
+                        } else if let Some(grant) = missing.get(spec.name.as_str()) {
+                            s.out
+                                .styled(WARN, text!("  not offered without --grant {}", Own(grant)))?;
                         }
                         // Words of the component, which must not pass for the word before them.
                         let description = first_sentence(&spec.description);
@@ -190,6 +199,18 @@ fn grants(tool: &ToolSettings, component: Option<&Description>, usable: bool) ->
     lines
         .filter(|grant| is_usable(grant) == usable)
         .map(ToString::to_string)
+        .collect()
+}
+
+/// Returns the grants without which tools of a component can do nothing, by tool.
+fn missing_grants<'a>(
+    tool: &ToolSettings,
+    component: Option<&'a Description>,
+) -> BTreeMap<&'a str, &'static str> {
+    let specs = component.map(Description::definitions).unwrap_or_default();
+    let names = specs.iter().map(|spec| spec.name.as_str());
+    names
+        .filter_map(|name| Some((name, tool.missing_grant_of(name)?)))
         .collect()
 }
 
