@@ -1,35 +1,35 @@
 //! Component loader: reads a component, applies its policy, and returns its callable tools or its hook.
 
-use std::borrow::Cow;
+mod hooks;
+mod source;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::denial::PathDenial;
-use toolcell_core::hook::HookOrder;
 use toolcell_core::suggest::nearest;
-use toolcell_core::{Hook, Policy, Secrets, Tool, ToolName};
-use toolcell_fs::{Refusal, Rules};
+use toolcell_core::{Policy, Secrets, Tool, ToolName};
 use toolcell_sandbox::{
     Component, ComponentContext, ComponentKind, ContextError, Description, Digest, HookComponent, Identity,
     InvalidBinding, LoadError, Sandbox, TrustedComponent as _,
 };
 
 use crate::components::buckets;
-use crate::components::builtin::Shipped;
 use crate::components::keyring::Keyring;
-use crate::components::sandbox::{self, MAX_COMPONENT_BYTES};
+use crate::components::sandbox;
 use crate::components::secrets;
 use crate::components::trust::Trust;
 use crate::config::names::TakenNames;
-use crate::config::user_files;
-use crate::config::{ComponentSource, HookSettings, Origin, Settings, Sourced, ToolSettings};
+use crate::config::{ComponentSource, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::packages::store;
 use crate::scratch::overlay;
 use crate::ui::render::Console;
 use crate::ui::terminal::{Text, text};
+
+pub(crate) use hooks::LoadedHook;
+use source::Bytes;
 
 /// Loads components for one command.
 pub(crate) struct ComponentLoader<'a> {
@@ -74,16 +74,6 @@ impl Loaded {
         let getter = self.context.prompts.iter().map(|prompts| &prompts.getter);
         self.tools.iter().chain(reader).chain(getter)
     }
-}
-
-/// Loaded hook with its policy.
-pub(crate) struct LoadedHook {
-    /// Settings of the hook.
-    pub(crate) settings: HookSettings,
-    /// Its component.
-    pub(crate) component: HookComponent,
-    /// The hook under this policy, with the name, guard flag and order of its settings.
-    pub(crate) hook: Arc<dyn Hook>,
 }
 
 /// Loaded program, ready to be started.
@@ -222,66 +212,6 @@ impl<'a> ComponentLoader<'a> {
             }
         })?;
         Ok(())
-    }
-
-    /// Loads every enabled hook.
-    ///
-    /// # Errors
-    /// Returns an error if a hook cannot be loaded or a grant is invalid. A missing hook would let everything pass.
-    pub(crate) async fn hooks(&self) -> Result<Vec<LoadedHook>, Failure> {
-        let mut loaded = Vec::new();
-        let hooks = self.settings.hooks.values();
-        for settings in hooks.filter(|hook| hook.component.enabled.value) {
-            loaded.push(self.hook(settings).await?);
-        }
-        Ok(loaded)
-    }
-
-    /// Loads a hook and applies its policy.
-    ///
-    /// # Errors
-    /// Same as [`ComponentLoader::hooks`].
-    pub(crate) async fn hook(&self, settings: &HookSettings) -> Result<LoadedHook, Failure> {
-        let mut settings = settings.clone();
-        settings.component = settings.component.denying(&self.settings.deny);
-        let of = &settings.component;
-        let policy = self.policy(of)?;
-        let component = self.hook_component(of).await?;
-        let hook = component
-            .hook(policy, &self.secrets_of(of)?)
-            .map_err(|e| unusable_secrets(&of.name, e))?;
-        let claimed = component.spec();
-        let names = |setting: &Option<Sourced<Vec<String>>>, claimed: &Vec<String>| {
-            setting.as_ref().map_or(claimed, |names| &names.value).clone()
-        };
-        let order = HookOrder {
-            priority: (settings.priority.as_ref()).map_or(claimed.order.priority, |p| p.value),
-            before: names(&settings.before, &claimed.order.before),
-            after: names(&settings.after, &claimed.order.after),
-        };
-        let guard = settings.guard.as_ref().map_or(claimed.guard, |guard| guard.value);
-        let hook = hook
-            .with_name(of.name.as_str())
-            .with_guard(guard)
-            .with_order(order);
-        Ok(LoadedHook {
-            settings,
-            component,
-            hook: Arc::new(hook),
-        })
-    }
-
-    /// Loads the component of a hook.
-    async fn hook_component(&self, settings: &ToolSettings) -> Result<HookComponent, Failure> {
-        let (label, bytes) = self.bytes(settings)?;
-        let loaded = self.sandbox.load_hook(&label, &bytes.read()).await;
-        loaded.map_err(|error| {
-            let failure = cannot_load(&label, error);
-            match &settings.component {
-                ComponentSource::File(path) => failure.why(path.origin.point_at()),
-                ComponentSource::Shipped(_) => failure,
-            }
-        })
     }
 
     /// Loads a component for inspection, also an untrusted one of a project: inspection comes before trust, and runs
@@ -432,7 +362,7 @@ impl<'a> ComponentLoader<'a> {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub(crate) fn digest(settings: &ToolSettings, environment: &Environment) -> Result<Digest, Failure> {
-        bytes(settings, environment).map(|(_, bytes)| match bytes {
+        source::bytes(settings, environment).map(|(_, bytes)| match bytes {
             Bytes::Shipped(shipped) => shipped.digest(),
             Bytes::Of(file) => Digest::of(&file),
         })
@@ -497,7 +427,7 @@ impl<'a> ComponentLoader<'a> {
     }
 
     fn bytes(&self, settings: &ToolSettings) -> Result<(String, Bytes), Failure> {
-        bytes(settings, self.environment)
+        source::bytes(settings, self.environment)
     }
 }
 
@@ -514,34 +444,6 @@ fn operation(component: &str, does: &str) -> ToolName {
 
 /// Description in the configuration that stands for the output of the program when it is run with this argument.
 const PROGRAM_HELP: &str = "--help";
-
-/// The bytes of a component: those of a built-in one are compressed, and read only to compile it.
-enum Bytes {
-    Shipped(&'static Shipped),
-    Of(Vec<u8>),
-}
-
-impl Bytes {
-    fn read(&self) -> Cow<'_, [u8]> {
-        match self {
-            Self::Shipped(shipped) => shipped.bytes().into(),
-            Self::Of(file) => file.into(),
-        }
-    }
-}
-
-/// Returns the label of a component and its bytes.
-fn bytes(settings: &ToolSettings, environment: &Environment) -> Result<(String, Bytes), Failure> {
-    Ok(match &settings.component {
-        ComponentSource::Shipped(shipped) => (settings.name.clone(), Bytes::Shipped(shipped)),
-        ComponentSource::File(path) => {
-            let label = environment.shown(&path.value);
-            let bytes = read_component(path, &label)?;
-            check_package(path, &bytes, &label, environment)?;
-            (label, Bytes::Of(bytes))
-        }
-    })
-}
 
 /// Refuses an `only` list that names a tool the component does not have.
 fn check_only(settings: &ToolSettings, component: &Component) -> Result<(), Failure> {
@@ -574,44 +476,6 @@ fn check_only(settings: &ToolSettings, component: &Component) -> Result<(), Fail
 fn quoted(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     quoted.join(", ")
-}
-
-fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec<u8>, Failure> {
-    let fail = || {
-        let failure = Failure::new(Exit::Component, text!("the component `{}` cannot be read", label));
-        match &path.origin {
-            Origin::File(..) => failure.why(path.origin.point_at()),
-            _ => failure,
-        }
-    };
-    toolcell_fs::read(&path.value, &Rules::named(MAX_COMPONENT_BYTES)).map_err(|error| {
-        let hint = match error.refusal() {
-            Some(Refusal::NotAFile(_)) => Some("name the `.wasm` file itself"),
-            None if error.is_not_found() => {
-                Some("check the path; relative paths start at the working directory")
-            }
-            _ => None,
-        };
-        user_files::because(fail(), error).hints(hint.map(str::to_owned))
-    })
-}
-
-/// Refuses a component of a package that is not the one which was reviewed.
-fn check_package(
-    path: &Sourced<std::path::PathBuf>,
-    bytes: &[u8],
-    label: &str,
-    environment: &Environment,
-) -> Result<(), Failure> {
-    match store::digest_at(&path.value, environment) {
-        Some(expected) if Digest::of(bytes) != expected => {
-            let failure = Failure::new(Exit::Component, text!("the component `{}` is damaged", label));
-            Err(failure
-                .why("its bytes are not those of the package that was added")
-                .hint("toolcell tool update NAME fetches it again"))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn cannot_load(label: &str, error: LoadError) -> Failure {

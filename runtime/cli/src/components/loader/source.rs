@@ -1,0 +1,84 @@
+//! The bytes of a component: built in, a file, or a package.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use toolcell_fs::{Refusal, Rules};
+use toolcell_sandbox::{Digest, TrustedComponent as _};
+
+use crate::components::builtin::Shipped;
+use crate::components::sandbox::MAX_COMPONENT_BYTES;
+use crate::config::{ComponentSource, Origin, Sourced, ToolSettings, user_files};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::packages::store;
+use crate::ui::terminal::text;
+
+/// The bytes of a component: those of a built-in one are compressed, and read only to compile it.
+pub(super) enum Bytes {
+    Shipped(&'static Shipped),
+    Of(Vec<u8>),
+}
+
+impl Bytes {
+    pub(super) fn read(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Shipped(shipped) => shipped.bytes().into(),
+            Self::Of(file) => file.into(),
+        }
+    }
+}
+
+/// Returns the label of a component and its bytes.
+///
+/// # Errors
+/// Returns an error if it cannot be read, or is another one than that of its package.
+pub(super) fn bytes(settings: &ToolSettings, environment: &Environment) -> Result<(String, Bytes), Failure> {
+    Ok(match &settings.component {
+        ComponentSource::Shipped(shipped) => (settings.name.clone(), Bytes::Shipped(shipped)),
+        ComponentSource::File(path) => {
+            let label = environment.shown(&path.value);
+            let bytes = read_component(path, &label)?;
+            check_package(path, &bytes, &label, environment)?;
+            (label, Bytes::Of(bytes))
+        }
+    })
+}
+
+fn read_component(path: &Sourced<PathBuf>, label: &str) -> Result<Vec<u8>, Failure> {
+    let fail = || {
+        let failure = Failure::new(Exit::Component, text!("the component `{}` cannot be read", label));
+        match &path.origin {
+            Origin::File(..) => failure.why(path.origin.point_at()),
+            _ => failure,
+        }
+    };
+    toolcell_fs::read(&path.value, &Rules::named(MAX_COMPONENT_BYTES)).map_err(|error| {
+        let hint = match error.refusal() {
+            Some(Refusal::NotAFile(_)) => Some("name the `.wasm` file itself"),
+            None if error.is_not_found() => {
+                Some("check the path; relative paths start at the working directory")
+            }
+            _ => None,
+        };
+        user_files::because(fail(), error).hints(hint.map(str::to_owned))
+    })
+}
+
+/// Refuses a component of a package that is not the one which was reviewed.
+fn check_package(
+    path: &Sourced<PathBuf>,
+    bytes: &[u8],
+    label: &str,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    match store::digest_at(&path.value, environment) {
+        Some(expected) if Digest::of(bytes) != expected => {
+            let failure = Failure::new(Exit::Component, text!("the component `{}` is damaged", label));
+            Err(failure
+                .why("its bytes are not those of the package that was added")
+                .hint("toolcell tool update NAME fetches it again"))
+        }
+        _ => Ok(()),
+    }
+}
