@@ -558,3 +558,25 @@ fn name_of_a_tool_that_several_components_define_is_refused() {
     user.configure(&table("gone"));
     user.run(&["call", "text_count", r#"{"text": "a b"}"#]).ended(0);
 }
+
+#[test]
+fn file_that_the_host_cannot_write_is_told_with_a_reason() {
+    let user = User::new();
+    // A limit of sizes stands for a full disk, which needs rights of an administrator.
+    let call = json!({"path": "big.txt", "content": "x".repeat(100_000)}).to_string();
+    user.file("call.json", call);
+    let line = format!(
+        "ulimit -f 8; exec {} call files_write --grant write=. < call.json",
+        env!("CARGO_BIN_EXE_toolcell")
+    );
+    // Compiled before, with the files of its cache.
+    user.run(&["call", "files_list", "{}", "--grant", "read=."]).ended(0);
+    let arguments = ["-c", line.as_str()];
+    let ended = user.program("bash", &arguments).output().unwrap();
+    let seen = user.seen(&arguments, ended).ended(1);
+    assert!(
+        seen.stderr.contains("perhaps because its disk is full"),
+        "{}",
+        seen.stderr
+    );
+}

@@ -109,11 +109,24 @@ pub fn explain(path: impl AsRef<Path>, error: &io::Error) -> ToolError {
             ToolError::failed(format_args!("a parent of {shown} is not a directory"))
         }
         io::ErrorKind::AlreadyExists => ToolError::failed(format_args!("{shown} already exists")),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ToolError::failed(format_args!("no space is left on the disk of {shown}"))
+        }
+        _ if is_host_failure(error) => ToolError::failed(format_args!(
+            "{shown}: the host could not read or write it, perhaps because its disk is full"
+        )),
         _ if is_outside(error) => ToolError::denied(format_args!(
             "{shown} is outside the directories granted to this tool"
         )),
         _ => ToolError::failed(format_args!("{shown}: {error}")),
     }
+}
+
+/// True if the host could not do it and the C library does not tell why: a full disk is one of the reasons for which it
+/// has only `EIO` where a stream is written.
+fn is_host_failure(error: &io::Error) -> bool {
+    const EIO: i32 = 29;
+    cfg!(target_family = "wasm") && error.raw_os_error() == Some(EIO)
 }
 
 /// True if the name of an entry is not UTF-8. The host lists such an entry with `\xNN` for each byte that is not, and no
