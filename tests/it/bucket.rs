@@ -52,7 +52,8 @@ async fn bucket_is_listed_shown_exported_and_cleared() {
     assert_eq!(exported[1], json!({ "key": "bytes", "data": "/wA=" }));
     assert_eq!(exported.len(), 3);
 
-    user.run(&["bucket", "clear", "notes"]).ended(0);
+    let cleared = user.run(&["bucket", "clear", "notes"]).ended(0).stderr;
+    assert!(cleared.contains("cleared `notes`: 3 keys deleted\n"), "{cleared}");
     let listed = user.run(&["bucket", "list", "--json"]).ended(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
 }

@@ -104,6 +104,34 @@ fn refusal_with_digits_of_the_prompt_has_words_too() {
 }
 
 #[test]
+fn refusal_without_digits_keeps_its_words() {
+    // After an answer that is none of the possible ones, it counts.
+    let user = asked_about(&[("a", "1"), ("b", "2")]);
+    let words = "the user says about these 2 calls: use d instead";
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 60);
+    terminal.wait_for("2 calls of this step").answer("x");
+    terminal
+        .wait_for("not one of the answers")
+        .answer_with("no, use d instead");
+    assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+    assert!(terminal.seen.contains(words), "{}", terminal.seen);
+    // After a paste it may be a part of it: the next refusal has its words, another answer does not.
+    for (then, is_written) in [("n#", false), ("y#", true)] {
+        let user = asked_about(&[("a", "1"), ("b", "2")]);
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 60);
+        terminal
+            .wait_for("your answer, then Enter: ")
+            .keys("no, use d instead");
+        terminal.wait_for("are not an answer");
+        terminal.answer_with("no, use d instead");
+        terminal.wait_for("refuse with these words").answer_with(then);
+        assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+        assert_eq!(written(&user, &["a", "b"]), [is_written; 2]);
+        assert_eq!(terminal.seen.contains(words), !is_written, "{}", terminal.seen);
+    }
+}
+
+#[test]
 fn calls_beyond_the_screen_are_not_approved_unseen() {
     let user = asked_about(&[("a", "1"), ("b", "2"), ("c", "3")]);
     let mut terminal = Terminal::start(&user, &RUN, "xterm", 80, 20);

@@ -18,6 +18,8 @@ pub(crate) struct Failure {
     what: Text,
     why: Vec<Text>,
     hints: Vec<Text>,
+    /// True if a cause is a full disk. No other hint would help.
+    is_disk_full: bool,
 }
 
 impl Failure {
@@ -28,12 +30,17 @@ impl Failure {
             what: what.into(),
             why: Vec::new(),
             hints: Vec::new(),
+            is_disk_full: false,
         }
     }
 
-    /// Adds an error and its chain of causes.
+    /// Adds an error and its chain of causes. A full disk has its own exit code and hint, whatever failed.
     pub(crate) fn because(mut self, error: impl Into<anyhow::Error>) -> Self {
-        for reason in reason::chain(&error.into()) {
+        let error = error.into();
+        if toolcell_store::is_full(error.as_ref()) {
+            (self.exit, self.hints, self.is_disk_full) = (Exit::Io, vec![FREE_SPACE.into()], true);
+        }
+        for reason in reason::chain(&error) {
             // An earlier reason may contain it as well.
             if !(self.why.last()).is_some_and(|last| last.plain().contains(&reason.plain())) {
                 self.why.push(reason);
@@ -50,7 +57,9 @@ impl Failure {
 
     /// Adds a hint: an action for the user. It has no words of others but names between backticks.
     pub(crate) fn hint(mut self, hint: impl Into<Text>) -> Self {
-        self.hints.push(hint.into().own_sentence());
+        if !self.is_disk_full {
+            self.hints.push(hint.into().own_sentence());
+        }
         self
     }
 
@@ -144,10 +153,7 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(Exit::Ok, "the output pipe was closed");
         }
-        let hint = toolcell_store::is_full(&error).then_some(FREE_SPACE);
-        Self::new(Exit::Io, "could not write the output")
-            .because(error)
-            .hints(hint)
+        Self::new(Exit::Io, "could not write the output").because(error)
     }
 }
 
@@ -179,6 +185,25 @@ mod tests {
                │ lines
          hint: check the path
         ");
+    }
+
+    #[test]
+    fn full_disk_has_its_own_exit_code_and_hint() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let new = || Failure::new(Exit::Config, "`a` cannot be written");
+        for failure in [
+            new().because(full()).hint("change to a writable directory"),
+            new()
+                .hint("change to a writable directory")
+                .because(anyhow::Error::from(full()).context("deep")),
+        ] {
+            assert_eq!(failure.exit, Exit::Io);
+            let printed = printed(&failure);
+            assert!(printed.contains(FREE_SPACE), "{printed}");
+            assert!(!printed.contains("writable"), "{printed}");
+        }
+        let denied = new().because(io::Error::from(io::ErrorKind::PermissionDenied));
+        assert!(denied.hints.is_empty() && denied.exit == Exit::Config);
     }
 
     #[test]

@@ -409,7 +409,9 @@ fn failed_list_of_models_is_told_without_the_key() {
     }
     let offline = User::new().run(&["models"]).ended(6);
     assert!(
-        offline.stderr.contains("it has no list of models"),
+        offline.stderr.contains("it has no list of models")
+            && offline.stderr.contains("--provider or --base-url")
+            && !offline.stderr.contains("the name of the model"),
         "{}",
         offline.stderr
     );

@@ -113,6 +113,18 @@ fn keys_during_an_answer_go_to_the_next_prompt_of_a_chat() {
 }
 
 #[test]
+fn keys_that_arrive_with_enter_go_to_the_next_prompt_of_a_chat() {
+    let user = User::new();
+    let mut terminal = Terminal::start(&user, &["chat", "--provider", "offline"], "xterm", 100, 40);
+    terminal.wait_for("› ").keys("/session\r/unknown\r/att");
+    terminal.wait_for("unknown command `/unknown`");
+    terminal.wait_for("› ").wait_for("/att").keys("ach\r");
+    terminal.wait_for("nothing is attached");
+    terminal.keys("\u{4}");
+    assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+}
+
+#[test]
 fn echo_is_restored_however_an_answer_ends() {
     let (user, server) = (User::new(), HaltingServer::start());
     let mut terminal = server.terminal(&user, &["run", "x"]);

@@ -1,6 +1,7 @@
 //! Programs of jq.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, compile, data};
@@ -150,7 +151,7 @@ fn load_errors(code: &str, errors: &load::Errors<&str, ()>) -> String {
             ),
         }
     }
-    texts.join("; ")
+    distinct(texts)
 }
 
 fn compile_errors(code: &str, errors: &compile::Errors<&str, ()>) -> String {
@@ -167,6 +168,13 @@ fn compile_errors(code: &str, errors: &compile::Errors<&str, ()>) -> String {
             show::quoted(format!("{name}{arity}"))
         ));
     }
+    distinct(texts)
+}
+
+/// Joins errors without repetitions: two nested brackets that are not closed are one error at one position.
+fn distinct(mut texts: Vec<String>) -> String {
+    let mut seen = HashSet::new();
+    texts.retain(|text| seen.insert(text.clone()));
     texts.join("; ")
 }
 

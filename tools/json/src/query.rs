@@ -166,6 +166,18 @@ mod tests {
     }
 
     #[test]
+    fn nested_open_brackets_are_one_error() {
+        for program in ["((", "[[[", "([{"] {
+            let error = query(program, "1", json!({})).unwrap_err();
+            let mut told: Vec<&str> = error.message().split("; ").collect();
+            let all = told.len();
+            told.sort_unstable();
+            told.dedup();
+            assert_eq!(told.len(), all, "{program}: {error}");
+        }
+    }
+
+    #[test]
     fn programs_select_count_and_reshape() {
         let users = r#"{"users": [{"name": "Ada", "age": 36}, {"name": "Bob", "age": 20}]}"#;
         assert_eq!(answer(".users | length", users), "2\n");

@@ -14,7 +14,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, content};
-use crate::ui::terminal::{FAINT, Name, STRONG, inert_line, text};
+use crate::ui::terminal::{FAINT, Name, Own, STRONG, Text, inert_line, text};
 
 /// Number of values read at a time: 16 MiB if all have the maximum size.
 const AT_ONCE: usize = 16;
@@ -137,8 +137,8 @@ fn list(all: &[BucketInfo], json: bool, console: &Console) -> Result<(), Failure
     Ok(())
 }
 
-fn count(keys: u64) -> String {
-    format!("{} {}", Count(keys), if keys == 1 { "key" } else { "keys" })
+fn count(keys: u64) -> Text {
+    text!("{} {}", Count(keys), Own(if keys == 1 { "key" } else { "keys" }))
 }
 
 /// Returns the store, if it has the bucket.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use toolcell_core::provider::ModelInfo;
+use toolcell_core::provider::{ModelInfo, ProviderErrorKind};
 
 use crate::agent::model;
 use crate::config::provider::ProviderFlags;
@@ -55,8 +55,16 @@ impl Models {
             .get_or_insert_with(|| Sourced::default("-".to_owned()));
         let provider = model::choose(&settings, &profiles, &BTreeMap::new(), environment)?.provider;
         let listed = provider.models().await;
-        let mut models =
-            listed.map_err(|error| provider_failure(&error, model::key_source(&settings).as_ref()))?;
+        let mut models = listed.map_err(|error| {
+            let failure = provider_failure(&error, model::key_source(&settings).as_ref());
+            if error.kind == ProviderErrorKind::InvalidRequest && error.status.is_none() {
+                // No request was refused: neither the key nor a name is wrong.
+                return failure
+                    .without_hints()
+                    .hint("name a provider or a server that has one with --provider or --base-url");
+            }
+            failure
+        })?;
         let count = models.len();
         let words: Vec<String> = self.words.iter().map(|word| word.to_lowercase()).collect();
         models.retain(|model| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use toolcell_fs::FileError;
 
 use crate::environment::Environment;
-use crate::error::{Exit, FREE_SPACE, Failure};
+use crate::error::{Exit, Failure};
 use crate::ui::escape;
 use crate::ui::terminal::{Text, text};
 
@@ -63,10 +63,7 @@ pub(crate) fn take(id: &str, environment: &Environment) -> Result<Result<Mark, U
             id: id.to_owned(),
             process,
         })),
-        Ok(Lock::Failed(error)) => {
-            let hint = toolcell_store::is_full(&error).then_some(FREE_SPACE);
-            Err(fail().because(error).hints(hint))
-        }
+        Ok(Lock::Failed(error)) => Err(fail().because(error)),
         Err(error) => Err(fail().because(error)),
     }
 }

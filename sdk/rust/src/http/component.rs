@@ -112,9 +112,7 @@ fn write(body: &OutgoingBody, bytes: &[u8]) -> Result<(), StreamError> {
 fn explain(request: &Request, target: &Target<'_>, error: &ErrorCode) -> ToolError {
     let (url, host) = (show::quoted(request.url()), show::quoted(target.authority));
     match error {
-        ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => {
-            ToolError::denied(format_args!("this tool may not send requests to {url}"))
-        }
+        ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => request.denied(),
         ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => {
             ToolError::failed(format_args!("unknown host {host}"))
         }

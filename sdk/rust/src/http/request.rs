@@ -8,6 +8,19 @@ use crate::{Result, ToolError, show};
 /// Default of [`Request::max_body`], in bytes.
 const MAX_BODY: usize = 8 << 20;
 
+/// Headers of a connection, which the host sets and a guest cannot.
+const OF_HOST: [&str; 9] = [
+    "connection",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -103,9 +116,12 @@ impl Request {
     /// [`ErrorKind::Failed`](crate::ErrorKind::Failed).
     pub fn send(&self) -> Result<Response> {
         let target = Target::parse(&self.url)?;
+        self.check_headers()?;
         let mut headers = self.headers.clone();
+        // A length that was added could be wrong, and the connection would break.
+        headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-length"));
         let has_body = !self.body.is_empty() || !matches!(self.method.as_str(), "GET" | "HEAD");
-        if has_body && !self.has_header("content-length") {
+        if has_body {
             headers.push(("content-length".into(), self.body.len().to_string().into_bytes()));
         }
         let mut response = backend::send(self, &target, &headers)?;
@@ -144,11 +160,48 @@ impl Request {
         &self.body
     }
 
+    /// # Errors
+    /// Names a header that cannot be sent, and says why.
+    fn check_headers(&self) -> Result<()> {
+        for (name, value) in &self.headers {
+            let why = if OF_HOST.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+                "it is set with the connection; leave it out"
+            } else if name.is_empty() || !name.bytes().all(is_token) {
+                "a name has only letters, digits and `-`, `_` or `.`"
+            } else if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+                "a value has no line breaks or other control characters"
+            } else {
+                continue;
+            };
+            return Err(ToolError::invalid(format_args!(
+                "the header {} cannot be sent: {why}",
+                show::quoted(name)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the error of a request that no grant allows. Another method may be allowed for the same URL.
+    #[cfg(any(target_family = "wasm", test))]
+    pub(super) fn denied(&self) -> ToolError {
+        let method = match self.method.as_str() {
+            "GET" | "HEAD" => String::new(),
+            other => format!("{} ", show::value(other)),
+        };
+        let url = show::quoted(&self.url);
+        ToolError::denied(format_args!("this tool may not send {method}requests to {url}"))
+    }
+
     fn has_header(&self, name: &str) -> bool {
         self.headers
             .iter()
             .any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
+}
+
+/// True if a byte may be in the name of a header (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// The parts of a URL that a request has.
@@ -228,6 +281,45 @@ mod tests {
         );
         let other = Request::put("https://a.example/").header("Content-Type", "application/x+json");
         assert_eq!(other.json(&1).unwrap().headers().len(), 1);
+    }
+
+    #[test]
+    fn header_that_cannot_be_sent_is_named_with_the_reason() {
+        respond(|_| Ok(response(200, "")));
+        let sent = |name: &str, value: &str| Request::post("https://a.example/").header(name, value).send();
+        for (name, value, why) in [
+            (
+                "Host",
+                "b.example",
+                "the header `Host` cannot be sent: it is set with",
+            ),
+            (
+                "transfer-encoding",
+                "chunked",
+                "`transfer-encoding` cannot be sent",
+            ),
+            ("a b", "c", "the header `a b` cannot be sent: a name has only"),
+            ("", "c", "a name has only"),
+            ("ä", "c", "a name has only"),
+            (
+                "x",
+                "c\r\ny: z",
+                "the header `x` cannot be sent: a value has no line breaks",
+            ),
+        ] {
+            let error = sent(name, value).unwrap_err();
+            assert!(error.message().contains(why), "{name}: {error}");
+        }
+        for (name, value) in [("X-Key", "a\tb"), ("x_y.z", "ü"), ("content-length", "99")] {
+            sent(name, value).unwrap();
+        }
+    }
+
+    #[test]
+    fn denial_names_a_method_that_changes_something() {
+        let message = |method: &str| Request::new(method, "https://a.example/").denied().to_string();
+        assert!(message("POST").contains("may not send POST requests to `https://a.example/`"));
+        assert!(message("GET").contains("may not send requests to `https://a.example/`"));
     }
 
     #[test]

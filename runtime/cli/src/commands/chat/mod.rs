@@ -27,7 +27,7 @@ use crate::ui::render::turn::streamed::MarkdownFlag;
 
 /// Chat with a model that can call tools.
 ///
-/// A line that ends in `\\` continues on the next one. Ctrl-C cancels the running turn; `/help` lists the commands.
+/// A line that ends in a backslash continues on the next one. Ctrl-C cancels the running turn; `/help` lists the commands.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:

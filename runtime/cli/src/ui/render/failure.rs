@@ -167,7 +167,7 @@ fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             Err(Failure::new(Exit::Internal, "internal error of Toolcell").why(message.clone()))
         }
         TurnOutcome::ToolsFailed => {
-            failed("every call failed, and the answer was given without tools".into())
+            failed("every call failed, and the model gave no answer without tools".into())
         }
         TurnOutcome::Repeating { tool, times } => failed(text!(
             "the model called `{}` {} times with the same arguments and the same result",

@@ -174,6 +174,8 @@ impl<'a> Asking<'a> {
     pub(crate) fn choose(&mut self, question: &Question) -> io::Result<Answer> {
         let mut attempts = 0;
         let mut is_seen = question.needs_view.is_none();
+        // Of a refusal without its digits, which may be earlier input.
+        let mut unproven_words = None;
         let first = question.choices.first().map_or(REFUSAL, |choice| choice.key);
         while attempts < ATTEMPTS {
             attempts += 1;
@@ -199,10 +201,19 @@ impl<'a> Asking<'a> {
                     let is_no = refusal::is_bare(answer.unwrap_or_default())
                         || (!self.has_strays && refusal::is_bare(line.trim()));
                     if is_no && question.choices.iter().any(|choice| choice.key == REFUSAL) {
-                        return Ok(Answer::Key(REFUSAL));
+                        return Ok(unproven_words.map_or(Answer::Key(REFUSAL), Answer::Words));
                     }
-                    if let Some(words) = answer.and_then(refusal::words).filter(|_| question.takes_words) {
+                    let words_of = |line| refusal::words(line).filter(|_| question.takes_words);
+                    let words = answer.and_then(words_of);
+                    let without_digits = words_of(line.trim()).filter(|_| words.is_none());
+                    if let Some(words) = words.or(without_digits.filter(|_| !self.has_strays)) {
                         return Ok(Answer::Words(as_text(words.as_bytes())));
+                    }
+                    if let Some(words) = without_digits {
+                        unproven_words = Some(as_text(words.as_bytes()));
+                        self.err
+                            .line("  n and the digits of the next prompt refuse with these words")?;
+                        continue;
                     }
                     let is_chosen = |choice: &&Choice| answer.is_some_and(|answer| choice.is(answer));
                     let chosen = question.choices.iter().find(is_chosen);
