@@ -4,6 +4,7 @@
 //!
 //! - `cargo bench -p toolcell-sandbox` prints the table, with the number of allocations of a call.
 //! - `cargo bench -p toolcell-sandbox -- --without-scan` does so as if the kernel did not have `PAGEMAP_SCAN`.
+//! - `cargo bench -p toolcell-sandbox --bench call -- --profile bare|cell TOOL` only runs calls, for a profiler.
 //! - `cargo bench -p toolcell-sandbox -- --check` takes a short run and fails if a ratio is twice as bad as its goal.
 
 #![allow(
@@ -353,6 +354,14 @@ fn main() -> ExitCode {
         ..SandboxOptions::default()
     });
     let subjects = runtime.block_on(subjects(&bare_engine(), &sandbox.unwrap()));
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--profile") {
+        let named = |subject: &&Arc<Subject>| subject.tool.spec().name.as_str() == arguments[at + 2];
+        let subject = subjects.iter().find(named).unwrap();
+        let time = sequential(&runtime, subject, arguments[at + 1] == "bare", 100_000);
+        println!("{:.2} us", time.as_secs_f64() * 1e6);
+        return ExitCode::SUCCESS;
+    }
     let mut is_met = true;
     println!("{:30} {:>9} {:>9}  ratio  goal", "time of a call", "bare", "cell");
     for subject in &subjects {
