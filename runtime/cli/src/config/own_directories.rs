@@ -195,9 +195,7 @@ pub(crate) fn programs_in(dirs: &[DirGrant], dangerous: bool, environment: &Envi
     if dirs.is_empty() {
         return Vec::new();
     }
-    let is_below = |path: &Path| {
-        (dirs.iter()).any(|dir| path.starts_with(&dir.host) && path != dir.host)
-    };
+    let is_below = |path: &Path| (dirs.iter()).any(|dir| path.starts_with(&dir.host) && path != dir.host);
     let mut programs = programs(dangerous, environment);
     programs.retain(|denial| steps_to(&denial.host).iter().any(|step| is_below(step)));
     programs
