@@ -8,13 +8,8 @@ import { z } from "zod";
 
 const server = () => {
   const server = new McpServer({ name: "peer", version: "1" });
-  const counts = { bytes: z.number(), characters: z.number(), lines: z.number(), words: z.number() };
-  const tool = { description: "Counts words.", inputSchema: { text: z.string() }, outputSchema: counts };
-  server.registerTool("text_count", tool, async ({ text }) => {
-    const words = text.split(/\s+/).filter(Boolean).length;
-    const counted = { bytes: Buffer.byteLength(text), characters: [...text].length, lines: text.split("\n").length, words };
-    return { content: [{ type: "text", text: JSON.stringify(counted) }], structuredContent: counted };
-  });
+  const tool = { description: "Returns its arguments.", inputSchema: { text: z.string() } };
+  server.registerTool("echo", tool, async (given) => ({ content: [{ type: "text", text: JSON.stringify(given) }] }));
   return server;
 };
 

@@ -1,8 +1,10 @@
 //! Compares a call in a new cell with bare wasmtime, in the same run: same component, same engine settings, `InstancePre`,
-//! WASI, a typed call. The ratios are the result; times vary between machines.
+//! WASI, a typed call. Both get the same arguments, as values, which are made before the time begins. The ratios are the
+//! result; times vary between machines.
 //!
 //! - `cargo bench -p toolcell-sandbox` prints the table, with the number of allocations of a call.
 //! - `cargo bench -p toolcell-sandbox -- --without-scan` does so as if the kernel did not have `PAGEMAP_SCAN`.
+//! - `cargo bench -p toolcell-sandbox --bench call -- --profile bare|cell TOOL` only runs calls, for a profiler.
 //! - `cargo bench -p toolcell-sandbox -- --check` takes a short run and fails if a ratio is twice as bad as its goal.
 
 #![allow(
@@ -48,6 +50,9 @@ const GOAL_RATE: f64 = 0.9;
 
 /// Concurrent calls per thread.
 const IN_FLIGHT: usize = 8;
+
+/// Sequential calls whose arguments are made at once: few, so that they are still in the cache of the processor.
+const BATCH: u32 = 50;
 
 /// Slots of both pools.
 const SLOTS: u32 = 256;
@@ -179,7 +184,16 @@ impl Subject {
         }
     }
 
-    async fn call_bare(&self) {
+    /// Makes the input of a call.
+    fn input(&self) -> ToolCall {
+        ToolCall {
+            id: "1".into(),
+            name: self.tool.spec().name.clone(),
+            arguments: self.arguments.clone(),
+        }
+    }
+
+    async fn call_bare(&self, input: ToolCall) {
         let state = Bare {
             wasi: WasiCtx::builder().build(),
             table: ResourceTable::new(),
@@ -190,9 +204,9 @@ impl Subject {
         store.set_fuel(1_000_000_000).unwrap();
         store.set_epoch_deadline(1_000_000);
         let call = Call {
-            id: "1".into(),
+            id: input.id,
             name: self.tool.spec().name.to_string(),
-            arguments: serde_json::to_string(&self.arguments).unwrap(),
+            arguments: serde_json::to_string(&input.arguments).unwrap(),
             context: Vec::new(),
         };
         let guest = self.pre.instantiate_async(&mut store).await.unwrap();
@@ -200,21 +214,16 @@ impl Subject {
         black_box(output.unwrap().unwrap());
     }
 
-    async fn call_cell(&self) {
-        let call = ToolCall {
-            id: "1".into(),
-            name: self.tool.spec().name.clone(),
-            arguments: self.arguments.clone(),
-        };
-        let result = self.tool.call(call, CallContext::unobserved()).await;
+    async fn call_cell(&self, input: ToolCall) {
+        let result = self.tool.call(input, CallContext::unobserved()).await;
         black_box(result.into_result().unwrap());
     }
 
-    async fn call(&self, bare: bool) {
+    async fn call(&self, bare: bool, input: ToolCall) {
         if bare {
-            self.call_bare().await;
+            self.call_bare(input).await;
         } else {
-            self.call_cell().await;
+            self.call_cell(input).await;
         }
     }
 }
@@ -223,11 +232,16 @@ impl Subject {
 fn sequential(runtime: &Runtime, subject: &Arc<Subject>, bare: bool, calls: u32) -> Duration {
     let subject = subject.clone();
     let run = async move {
-        let start = Instant::now();
-        for _ in 0..calls {
-            subject.call(bare).await;
+        let mut time = Duration::ZERO;
+        for _ in 0..calls / BATCH {
+            let inputs: Vec<_> = (0..BATCH).map(|_| subject.input()).collect();
+            let start = Instant::now();
+            for input in inputs {
+                subject.call(bare, input).await;
+            }
+            time += start.elapsed();
         }
-        start.elapsed() / calls
+        time / calls
     };
     runtime.block_on(runtime.spawn(run)).unwrap()
 }
@@ -236,9 +250,10 @@ fn sequential(runtime: &Runtime, subject: &Arc<Subject>, bare: bool, calls: u32)
 fn allocations(runtime: &Runtime, subject: &Subject, bare: bool) -> u64 {
     const CALLS: u64 = 100;
     runtime.block_on(async {
+        let inputs: Vec<_> = (0..CALLS).map(|_| subject.input()).collect();
         let before = ALLOCATIONS.get();
-        for _ in 0..CALLS {
-            subject.call(bare).await;
+        for input in inputs {
+            subject.call(bare, input).await;
         }
         (ALLOCATIONS.get() - before) / CALLS
     })
@@ -248,13 +263,17 @@ fn allocations(runtime: &Runtime, subject: &Subject, bare: bool) -> u64 {
 fn concurrent(runtime: &Runtime, subject: &Arc<Subject>, bare: bool, calls: u32) -> Duration {
     let tasks = runtime.metrics().num_workers() * IN_FLIGHT;
     let each = calls / u32::try_from(tasks).unwrap();
+    let inputs: Vec<Vec<_>> = (0..tasks)
+        .map(|_| (0..each).map(|_| subject.input()).collect())
+        .collect();
     let start = Instant::now();
-    let running: Vec<_> = (0..tasks)
-        .map(|_| {
+    let running: Vec<_> = inputs
+        .into_iter()
+        .map(|inputs| {
             let subject = subject.clone();
             runtime.spawn(async move {
-                for _ in 0..each {
-                    subject.call(bare).await;
+                for input in inputs {
+                    subject.call(bare, input).await;
                 }
             })
         })
@@ -335,6 +354,14 @@ fn main() -> ExitCode {
         ..SandboxOptions::default()
     });
     let subjects = runtime.block_on(subjects(&bare_engine(), &sandbox.unwrap()));
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--profile") {
+        let named = |subject: &&Arc<Subject>| subject.tool.spec().name.as_str() == arguments[at + 2];
+        let subject = subjects.iter().find(named).unwrap();
+        let time = sequential(&runtime, subject, arguments[at + 1] == "bare", 100_000);
+        println!("{:.2} us", time.as_secs_f64() * 1e6);
+        return ExitCode::SUCCESS;
+    }
     let mut is_met = true;
     println!("{:30} {:>9} {:>9}  ratio  goal", "time of a call", "bare", "cell");
     for subject in &subjects {

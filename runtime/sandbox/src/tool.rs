@@ -123,7 +123,8 @@ impl Tool for ComponentTool {
 impl ComponentTool {
     async fn call_in_cell(&self, call: ToolCall, cx: CallContext) -> CallResult {
         let limits = within(&self.policy.limits, cx.observer.left());
-        let (begun, wall_ms) = (Instant::now(), limits.wall_ms);
+        let redactor = self.egress.redactor();
+        let (begun, wall_ms) = ((!redactor.is_empty()).then(Instant::now), limits.wall_ms);
         let result = match (&self.operation, &self.component.code) {
             (Operation::Tool, Code::Tools(pre)) => self.call_tool(pre, call, &cx, limits).await,
             (Operation::Tool, Code::Functions(functions)) => {
@@ -139,10 +140,9 @@ impl ComponentTool {
                 self.call_listed(pre, run.byte_len(), run, &cx, limits).await
             }
         };
-        let redactor = self.egress.redactor();
-        if redactor.is_empty() {
+        let Some(begun) = begun else {
             return result;
-        }
+        };
         let left = Duration::from_millis(wall_ms).saturating_sub(begun.elapsed());
         let receipt = result.receipt.clone();
         match tokio::time::timeout(left.max(LEAST), redacted(redactor, result)).await {
@@ -168,7 +168,7 @@ impl ComponentTool {
         let call = Call {
             id: call.id,
             name: self.spec.name.to_string(),
-            arguments: Value::Object(call.arguments).to_string(),
+            arguments: json_of(&call.arguments),
             context: values_of(cx),
         };
         let request = self.request(pre, cx, limits, byte_len(&call));
@@ -370,6 +370,11 @@ fn values_of(cx: &CallContext) -> Vec<(String, String)> {
     values
         .map(|(name, value)| (name.clone(), value.to_string()))
         .collect()
+}
+
+/// Returns an object as compact JSON.
+fn json_of(object: &serde_json::Map<String, Value>) -> String {
+    serde_json::to_string(object).expect("keys of JSON are texts, and writing to memory does not fail")
 }
 
 fn byte_len(call: &Call) -> u64 {

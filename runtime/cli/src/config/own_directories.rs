@@ -190,10 +190,12 @@ fn programs(dangerous: bool, environment: &Environment) -> Vec<PathDenial> {
 
 /// Returns those denials of [`programs`] that concern granted directories, because each takes time in every call.
 pub(crate) fn programs_in(dirs: &[DirGrant], dangerous: bool, environment: &Environment) -> Vec<PathDenial> {
-    let is_below = |path: &Path| {
-        let mut dirs = dirs.iter().filter(|dir| dir.access.can_change());
-        dirs.any(|dir| path.starts_with(&dir.host) && path != dir.host)
-    };
+    let dirs: Vec<_> = dirs.iter().filter(|dir| dir.access.can_change()).collect();
+    // Each directory of `PATH` is looked up, of which there are many.
+    if dirs.is_empty() {
+        return Vec::new();
+    }
+    let is_below = |path: &Path| (dirs.iter()).any(|dir| path.starts_with(&dir.host) && path != dir.host);
     let mut programs = programs(dangerous, environment);
     programs.retain(|denial| steps_to(&denial.host).iter().any(|step| is_below(step)));
     programs

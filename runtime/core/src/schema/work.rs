@@ -25,20 +25,6 @@ pub const MAX_CHAIN: usize = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMuchWork;
 
-/// Keywords (JSON Schema 2020-12, sections 10.2 and 10.3) whose value is one schema for the same place.
-const SAME_PLACE: &[&str] = &["not", "if", "then", "else"];
-/// Keywords whose value is a list of schemas for the same place.
-const SAME_PLACE_LISTS: &[&str] = &["allOf", "anyOf", "oneOf"];
-/// Keywords whose value is one schema for every member or item.
-const EVERY_CHILD: &[&str] = &[
-    "additionalProperties",
-    "unevaluatedProperties",
-    "items",
-    "contains",
-    "unevaluatedItems",
-    "additionalItems",
-];
-
 /// Counts the checks that validation may need, and returns the maximum number of mismatches.
 pub(super) fn bounded(schema: &Value, patterns: &Patterns, value: &Value) -> Result<u32, TooMuchWork> {
     let mut walk = Walk {
@@ -79,28 +65,25 @@ impl<'a> Walk<'a> {
         {
             return Ok(());
         }
-        let required = required_names(keywords, value);
-        self.charge(1 + required)?;
-        // It cannot exceed the number of checks.
-        self.mismatches = self
-            .mismatches
-            .saturating_add(u32::try_from(1 + required).unwrap_or(u32::MAX));
-        let values = keywords.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
-        self.charge(values / VALUES_PER_CHECK)?;
-        if let (Value::String(text), Some(Value::String(pattern))) = (value, keywords.get("pattern")) {
-            self.charge(self.patterns.checks(pattern, text))?;
-        }
         if self.open.len() >= MAX_CHAIN {
             return Err(TooMuchWork);
         }
+        self.need(1)?;
         self.open.push(pair);
-        self.same_place(keywords, value)?;
-        match value {
-            Value::Object(members) => self.members(keywords, members)?,
-            Value::Array(items) => self.items(keywords, items)?,
-            _ => {}
+        // A schema has few keywords, of which most apply to nothing: each is looked at once.
+        for (keyword, argument) in keywords {
+            self.keyword(keyword, argument, value)?;
         }
         self.open.pop();
+        Ok(())
+    }
+
+    /// Counts checks, each of which may be a mismatch.
+    fn need(&mut self, checks: usize) -> Result<(), TooMuchWork> {
+        self.charge(checks)?;
+        // It cannot exceed the number of checks.
+        let mismatches = u32::try_from(checks).unwrap_or(u32::MAX);
+        self.mismatches = self.mismatches.saturating_add(mismatches);
         Ok(())
     }
 
@@ -110,83 +93,93 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn same_place(&mut self, keywords: &'a Map<String, Value>, value: &Value) -> Result<(), TooMuchWork> {
-        for keyword in SAME_PLACE {
-            if let Some(schema) = keywords.get(*keyword) {
-                self.visit(schema, value)?;
+    /// Counts the checks of one keyword (JSON Schema 2020-12, sections 10.2 and 10.3, and the validation vocabulary).
+    fn keyword(&mut self, keyword: &str, argument: &'a Value, value: &Value) -> Result<(), TooMuchWork> {
+        match (keyword, value) {
+            // A schema for the same place, lists of them, and references to one.
+            ("not" | "if" | "then" | "else", _) => self.visit(argument, value)?,
+            ("allOf" | "anyOf" | "oneOf", _) => {
+                for schema in argument.as_array().into_iter().flatten() {
+                    self.visit(schema, value)?;
+                }
             }
-        }
-        for keyword in SAME_PLACE_LISTS {
-            for schema in keywords
-                .get(*keyword)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
-                self.visit(schema, value)?;
+            ("dependentSchemas", _) => {
+                for schema in argument.as_object().into_iter().flat_map(Map::values) {
+                    self.visit(schema, value)?;
+                }
             }
-        }
-        for schema in keywords
-            .get("dependentSchemas")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            self.visit(schema.1, value)?;
-        }
-        for keyword in ["$ref", "$dynamicRef"] {
-            if let Some(reference) = keywords.get(keyword).and_then(Value::as_str)
-                && let Some(target) = self.target(reference)?
-            {
-                self.visit(target, value)?;
+            ("$ref" | "$dynamicRef", _) => {
+                if let Some(reference) = argument.as_str()
+                    && let Some(target) = self.target(reference)?
+                {
+                    self.visit(target, value)?;
+                }
             }
+            // Members and items.
+            ("properties", Value::Object(members)) => {
+                let properties = argument.as_object();
+                for (name, member) in members {
+                    if let Some(schema) = properties.and_then(|properties| properties.get(name)) {
+                        self.visit(schema, member)?;
+                    }
+                }
+            }
+            ("patternProperties", Value::Object(members)) => {
+                for (name, member) in members {
+                    for (pattern, schema) in argument.as_object().into_iter().flatten() {
+                        self.charge(self.patterns.checks(pattern, name))?;
+                        self.visit(schema, member)?;
+                    }
+                }
+            }
+            ("propertyNames", Value::Object(members)) => {
+                for name in members.keys() {
+                    self.visit(argument, &Value::String(name.clone()))?;
+                }
+            }
+            ("prefixItems", Value::Array(items)) => {
+                for (schema, item) in argument.as_array().into_iter().flatten().zip(items) {
+                    self.visit(schema, item)?;
+                }
+            }
+            (
+                "additionalProperties"
+                | "unevaluatedProperties"
+                | "items"
+                | "contains"
+                | "unevaluatedItems"
+                | "additionalItems",
+                Value::Object(_) | Value::Array(_),
+            ) => self.every_child(argument, value)?,
+            // Names, values and texts.
+            ("required", Value::Object(_)) => self.need(argument.as_array().map_or(0, Vec::len))?,
+            ("dependentRequired", Value::Object(_)) => {
+                for names in argument.as_object().into_iter().flat_map(Map::values) {
+                    self.need(names.as_array().map_or(0, Vec::len))?;
+                }
+            }
+            ("enum", _) => self.charge(argument.as_array().map_or(0, Vec::len) / VALUES_PER_CHECK)?,
+            ("pattern", Value::String(text)) => {
+                if let Some(pattern) = argument.as_str() {
+                    self.charge(self.patterns.checks(pattern, text))?;
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
 
-    fn members(
-        &mut self,
-        keywords: &'a Map<String, Value>,
-        members: &Map<String, Value>,
-    ) -> Result<(), TooMuchWork> {
-        let properties = keywords.get("properties").and_then(Value::as_object);
-        let patterns = keywords.get("patternProperties").and_then(Value::as_object);
-        for (name, member) in members {
-            if let Some(schema) = properties.and_then(|p| p.get(name)) {
-                self.visit(schema, member)?;
-            }
-            for (pattern, schema) in patterns.into_iter().flatten() {
-                self.charge(self.patterns.checks(pattern, name))?;
-                self.visit(schema, member)?;
-            }
-            self.every_child(keywords, member)?;
+    /// Counts the checks of a schema that may apply to every member or item.
+    fn every_child(&mut self, schema: &'a Value, value: &Value) -> Result<(), TooMuchWork> {
+        // Most often it is `false`.
+        if !schema.is_object() {
+            return Ok(());
         }
-        if let Some(names) = keywords.get("propertyNames") {
-            for name in members.keys() {
-                self.visit(names, &Value::String(name.clone()))?;
-            }
+        match value {
+            Value::Object(members) => members.values().try_for_each(|child| self.visit(schema, child)),
+            Value::Array(items) => items.iter().try_for_each(|child| self.visit(schema, child)),
+            _ => Ok(()),
         }
-        Ok(())
-    }
-
-    fn items(&mut self, keywords: &'a Map<String, Value>, items: &[Value]) -> Result<(), TooMuchWork> {
-        let prefix = keywords.get("prefixItems").and_then(Value::as_array);
-        for (index, item) in items.iter().enumerate() {
-            if let Some(schema) = prefix.and_then(|p| p.get(index)) {
-                self.visit(schema, item)?;
-            }
-            self.every_child(keywords, item)?;
-        }
-        Ok(())
-    }
-
-    fn every_child(&mut self, keywords: &'a Map<String, Value>, child: &Value) -> Result<(), TooMuchWork> {
-        for keyword in EVERY_CHILD {
-            if let Some(schema) = keywords.get(*keyword) {
-                self.visit(schema, child)?;
-            }
-        }
-        Ok(())
     }
 
     fn target(&mut self, reference: &'a str) -> Result<Option<&'a Value>, TooMuchWork> {
@@ -225,17 +218,6 @@ impl<'a> Walk<'a> {
         }
         Ok(None)
     }
-}
-
-/// Returns the number of names required of an object, each of which may be missing.
-fn required_names(keywords: &Map<String, Value>, value: &Value) -> usize {
-    if !value.is_object() {
-        return 0;
-    }
-    let len = |list: &Value| list.as_array().map_or(0, Vec::len);
-    let dependent = keywords.get("dependentRequired").and_then(Value::as_object);
-    let dependent: usize = dependent.map_or(0, |lists| lists.values().map(len).sum());
-    keywords.get("required").map_or(0, len) + dependent
 }
 
 /// Decodes percent-encoding (RFC 3986, section 2.1), as used by pointers in URI fragments.

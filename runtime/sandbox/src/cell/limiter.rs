@@ -44,7 +44,7 @@ impl ResourceLimiter for Limiter {
     ) -> wasmtime::Result<bool> {
         self.last_memory = 0;
         let added = desired.saturating_sub(current) as u64;
-        if self.account.left() >= added && maximum.is_some_and(|max| desired > max) {
+        if maximum.is_some_and(|max| desired > max) && self.account.left() >= added {
             return Ok(false);
         }
         if self.account.grow_guest(added).is_err() {

@@ -184,6 +184,15 @@ impl MemoryAccount {
         Self::new(u64::MAX, MemoryPool::new(u64::MAX))
     }
 
+    /// Charges bytes that the host needs for the whole call.
+    pub(crate) fn charge(&self, bytes: u64) -> Result<(), OutOfMemory> {
+        let mut usage = self.lock();
+        usage.take(bytes)?;
+        usage.reserved += bytes;
+        usage.note_peak();
+        Ok(())
+    }
+
     /// Charges bytes that the host is about to allocate.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, OutOfMemory> {
         let mut reservation = self.empty();
@@ -303,10 +312,7 @@ impl MemoryAccount {
 impl Reservation {
     /// Charges more bytes, all or none.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
-        let mut usage = self.account.lock();
-        usage.take(bytes)?;
-        usage.reserved += bytes;
-        usage.note_peak();
+        self.account.charge(bytes)?;
         self.bytes += bytes;
         Ok(())
     }

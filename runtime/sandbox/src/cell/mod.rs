@@ -47,9 +47,6 @@ pub(crate) const HOSTCALL_BASE: u64 = 1 << 20;
 /// of them as handles. They are created without a function of the host, so that all of them are paid for in advance.
 const TASK_OBJECT: u64 = 1 << 10;
 
-/// Epoch ticks between two yields of a guest.
-const TICKS: u64 = 1;
-
 /// State shared by all cells of a process.
 pub(crate) struct CellRunner {
     /// One permit for each slot of the pools, which have equally many; unlimited without a pool.
@@ -188,19 +185,19 @@ impl CellRunner {
     /// Runs an operation in its own cell. Dropping the future ends the guest and everything that it waits for; the receipt
     /// is then reported to the observer.
     pub(crate) async fn run_cell<J: GuestCall>(
-        &self,
+        self: &Arc<Self>,
         request: CellRequest<'_, J::World>,
         job: J,
     ) -> CellOutcome<J::Done> {
         let wall = request.limits.wall_time();
-        let meter = Arc::new(CpuTimer::start());
+        let meter = CpuTimer::start();
         // From here on a receipt is always produced, also if this future is dropped.
         let account = MemoryAccount::new(request.limits.memory, self.memory.clone());
         let mut guard = ReceiptGuard {
             is_reported: false,
             slot: None,
             store: None,
-            meter: meter.clone(),
+            meter: &meter,
             recorder: ReceiptRecorder::new(&account, request.egress.redactor()),
             account,
             observer: request.observer.clone(),
@@ -216,7 +213,7 @@ impl CellRunner {
 
     /// Waits for a slot, then runs the operation within the wall time.
     async fn run_in_slot<'a, J: GuestCall>(
-        &'a self,
+        self: &'a Arc<Self>,
         request: CellRequest<'_, J::World>,
         job: J,
         guard: &mut ReceiptGuard<'a>,
@@ -231,7 +228,7 @@ impl CellRunner {
         guard.slot = Some(self.slot(request.footprint.slots, wall).await?);
         request.observer.check_start()?;
         let scheduler = self.scheduler.get_or_init(FairScheduler::of_this_runtime);
-        let meter = guard.meter.clone();
+        let meter = guard.meter;
         let call = std::pin::pin!(Some(async {
             let result = self.run_in_store(request, job, guard).await;
             guard.close();
@@ -260,14 +257,14 @@ impl CellRunner {
     }
 
     async fn run_in_store<J: GuestCall>(
-        &self,
+        self: &Arc<Self>,
         request: CellRequest<'_, J::World>,
         mut job: J,
         guard: &mut ReceiptGuard<'_>,
     ) -> Result<J::Done, ToolError> {
         let limits = &request.limits;
-        let instances = guard.account.reserve(request.footprint.reserved(limits));
-        let _instances = instances.map_err(OutOfMemory::into_error)?;
+        let instances = guard.account.charge(request.footprint.reserved(limits));
+        instances.map_err(OutOfMemory::into_error)?;
         let mut state = CellState::new(
             request.policy,
             limits,
@@ -282,7 +279,7 @@ impl CellRunner {
         store.limiter(|state| &mut state.limiter);
         guard
             .fuel
-            .start(store, TICKS)
+            .start(store)
             .expect("the engine counts fuel, see engine.rs");
         store.set_hostcall_fuel(saturating_usize(limits.output.saturating_add(HOSTCALL_BASE)));
         store.set_max_component_handles(limits.handles as usize);
@@ -328,7 +325,7 @@ struct ReceiptGuard<'a> {
     /// Released after the store.
     slot: Option<SemaphorePermit<'a>>,
     store: Option<Store<CellState>>,
-    meter: Arc<CpuTimer>,
+    meter: &'a CpuTimer,
     recorder: ReceiptRecorder,
     account: MemoryAccount,
     observer: Arc<dyn CallObserver>,

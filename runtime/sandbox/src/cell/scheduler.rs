@@ -81,7 +81,7 @@ impl FairScheduler {
 pub(crate) struct Scheduled<'a, F> {
     /// `None` after a panic.
     call: Pin<&'a mut Option<F>>,
-    meter: Arc<CpuTimer>,
+    meter: &'a CpuTimer,
     scheduler: &'a FairScheduler,
     /// Position in the queue, created when the call becomes long.
     place: Option<PollSemaphore>,
@@ -90,7 +90,7 @@ pub(crate) struct Scheduled<'a, F> {
 impl<'a, F> Scheduled<'a, F> {
     pub(crate) fn new(
         call: Pin<&'a mut Option<F>>,
-        meter: Arc<CpuTimer>,
+        meter: &'a CpuTimer,
         scheduler: &'a FairScheduler,
     ) -> Self {
         Self {
@@ -150,16 +150,16 @@ mod tests {
 
     #[tokio::test]
     async fn panic_ends_only_its_own_call() {
-        let meter = Arc::new(CpuTimer::start());
+        let meter = CpuTimer::start();
         let call = pin!(Some(async { if true { panic!("planted") } else { Ok(()) } }));
-        let result = Scheduled::new(call, meter, &FairScheduler::of_this_runtime()).await;
+        let result = Scheduled::new(call, &meter, &FairScheduler::of_this_runtime()).await;
         assert_eq!(result, Err(panicked()));
     }
 
     #[tokio::test]
     async fn only_time_in_polls_is_cpu_time() {
-        let meter = Arc::new(CpuTimer::start());
-        let inner = meter.clone();
+        let meter = CpuTimer::start();
+        let inner = &meter;
         let call = pin!(Some(async {
             std::thread::sleep(Duration::from_millis(5));
             tokio::time::sleep(Duration::from_millis(30)).await;
@@ -169,7 +169,7 @@ mod tests {
             assert!(inner.cpu() >= before + Duration::from_millis(5));
             Ok(inner.cpu())
         }));
-        let seen_inside = Scheduled::new(call, meter.clone(), &FairScheduler::of_this_runtime())
+        let seen_inside = Scheduled::new(call, &meter, &FairScheduler::of_this_runtime())
             .await
             .unwrap();
         assert!(seen_inside >= Duration::from_millis(10), "{seen_inside:?}");
@@ -185,10 +185,10 @@ mod tests {
         let tick = u64::try_from(TICK.as_nanos()).unwrap();
         for (spent, permits, runs) in [(tick - 1, 0, true), (tick, 0, false), (tick, 1, true)] {
             let scheduler = FairScheduler(Arc::new(Semaphore::new(permits)));
-            let meter = Arc::new(CpuTimer::start());
+            let meter = CpuTimer::start();
             meter.spent.store(spent, Ordering::Relaxed);
             let call = pin!(Some(std::future::ready(Ok(()))));
-            let mut call = pin!(Scheduled::new(call, meter, &scheduler));
+            let mut call = pin!(Scheduled::new(call, &meter, &scheduler));
             let mut cx = Context::from_waker(std::task::Waker::noop());
             assert_eq!(call.as_mut().poll(&mut cx).is_ready(), runs, "{spent} {permits}");
             // A permit is held only during the poll.

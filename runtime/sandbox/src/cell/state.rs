@@ -14,6 +14,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 use crate::bindings::{log, progress};
 use crate::cell::CellRunner;
 use crate::cell::environment::{self, EnvironmentView};
+use crate::cell::fuel::UnknownFuel;
 use crate::cell::limiter::Limiter;
 use crate::cell::memory::{MemoryAccount, OutOfMemory, Reservation};
 use crate::cell::objects;
@@ -44,12 +45,17 @@ pub(crate) struct CellState {
     /// Created by the first host function that needs it: it takes a fifth of the time of a small call.
     wasi: Option<Box<WasiCtx>>,
     http: WasiHttpCtx,
-    egress: CallEgress,
-    files: Files,
-    buckets: Buckets,
+    egress: Arc<Egress>,
+    /// Of everything that a tool may use, most calls use little: the rest is not created.
+    hooks: Option<Box<CallEgress>>,
+    files: Option<Box<Files>>,
+    buckets: Option<Box<Buckets>>,
+    runner: Arc<CellRunner>,
+    limits: Limits,
     /// Arguments and standard input of a program.
     program: Option<ProgramInput>,
     pub(crate) limiter: Limiter,
+    pub(crate) unknown_fuel: UnknownFuel,
     pub(crate) recorder: ReceiptRecorder,
     pub(crate) output: GuestOutput,
 }
@@ -75,7 +81,7 @@ impl CellState {
         policy: &Arc<Policy>,
         limits: &Limits,
         egress: &Arc<Egress>,
-        runner: &CellRunner,
+        runner: &Arc<CellRunner>,
         account: &MemoryAccount,
         recorder: &ReceiptRecorder,
         observer: Arc<dyn CallObserver>,
@@ -93,16 +99,15 @@ impl CellState {
             policy: policy.clone(),
             wasi: None,
             http,
-            egress: egress.call(recorder.clone()),
-            files: Files::new(policy.clone(), limits, &runner.files, recorder),
-            buckets: Buckets::new(
-                runner.buckets.clone(),
-                policy.clone(),
-                limits.keyvalue_bytes,
-                recorder.clone(),
-            ),
+            egress: egress.clone(),
+            hooks: None,
+            files: None,
+            buckets: None,
+            runner: runner.clone(),
+            limits: limits.clone(),
             program: None,
             limiter: Limiter::new(limits, account.clone()),
+            unknown_fuel: None,
             account: account.clone(),
             recorder: recorder.clone(),
             output: GuestOutput::new(observer, limits.log, egress.redactor()),
@@ -157,7 +162,10 @@ impl CellState {
     fn files(&mut self) -> FilesView<'_> {
         let open = self.settle();
         FilesView {
-            files: &mut self.files,
+            files: self.files.get_or_insert_with(|| {
+                let (policy, pool) = (self.policy.clone(), &self.runner.files);
+                Box::new(Files::new(policy, &self.limits, pool, &self.recorder))
+            }),
             table: if open { &mut self.table } else { &mut self.closed },
         }
     }
@@ -165,7 +173,11 @@ impl CellState {
     fn keyvalue(&mut self) -> KeyValueView<'_> {
         let open = self.settle();
         KeyValueView {
-            buckets: &mut self.buckets,
+            buckets: self.buckets.get_or_insert_with(|| {
+                let (store, policy) = (self.runner.buckets.clone(), self.policy.clone());
+                let limit = self.limits.keyvalue_bytes;
+                Box::new(Buckets::new(store, policy, limit, self.recorder.clone()))
+            }),
             table: if open { &mut self.table } else { &mut self.closed },
             in_flight: &mut self.in_flight,
         }
@@ -219,7 +231,8 @@ impl WasiHttpView for CellState {
         WasiHttpCtxView {
             ctx: &mut self.http,
             table: if open { &mut self.table } else { &mut self.closed },
-            hooks: &mut self.egress,
+            hooks: &mut **(self.hooks)
+                .get_or_insert_with(|| Box::new(self.egress.call(self.recorder.clone()))),
         }
     }
 }
