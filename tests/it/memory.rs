@@ -329,7 +329,7 @@ fn memory_counts_as_private_and_untrusted() {
     ];
     let seen = user.run(&arguments).ended(0);
     insta::assert_snapshot!(user.plain(&seen.stdout), @r"
-    memory  reads private data, brings in untrusted content
+    memory  reads private data, brings in untrusted content, changes stored values
               by keyvalue=memory
     fetch   brings in untrusted content, can send data out
               by http=example.com

@@ -1,5 +1,6 @@
 //! `toolcell policy explain`: what tools can do in combination.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use clap::{Args, Subcommand};
@@ -74,7 +75,12 @@ struct Row {
 
 impl Row {
     fn has_access(&self) -> bool {
-        self.flow != DataFlow::default() || self.is_server
+        self.flow != DataFlow::default() || self.changes().next().is_some() || self.is_server
+    }
+
+    /// Returns what its grants allow to change, in words.
+    fn changes(&self) -> impl Iterator<Item = &'static str> {
+        self.reasons.iter().filter_map(|reason| reason.changes)
     }
 
     /// Describes what it can access, and by what.
@@ -96,6 +102,7 @@ impl Row {
             .into_iter()
             .filter_map(|(on, word)| on.then_some(Text::from(word)))
             .collect();
+        words.extend(self.changes().collect::<BTreeSet<_>>().into_iter().map(Text::from));
         if words.is_empty() {
             words.push("has no effect on the flow of data, as its table says".into());
         }
@@ -193,6 +200,7 @@ impl Explain {
                 "components": rows.iter().map(|row| json!({
                     "component": row.name.plain(),
                     "flow": row.flow,
+                    "changes": row.changes().collect::<BTreeSet<_>>(),
                     "grants": row.reasons.iter().map(|reason| &reason.grant).collect::<Vec<_>>(),
                     "denied": row.denied,
                     "secrets": row.secrets,

@@ -19,6 +19,8 @@ pub(crate) struct Reason {
     pub(crate) grant: String,
     /// The labels.
     pub(crate) flow: DataFlow,
+    /// What it allows to change, in words that follow a subject.
+    pub(crate) changes: Option<&'static str>,
 }
 
 /// Returns the labels of a call to each tool of these components, combined with the labels of the hooks.
@@ -82,6 +84,7 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
                 reads_service: true,
                 ..DataFlow::default()
             },
+            changes: None,
         });
     settings
         .grants
@@ -116,10 +119,16 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
                 ),
                 Grant::Deny { .. } | Grant::DenyHttp(_) | Grant::DenyBucket { .. } => return None,
             };
-            let usable = abilities.contains(&ability) && flow != DataFlow::default();
-            usable.then(|| Reason {
+            let changes = match &line.grant {
+                Grant::Dir { access, .. } if access.can_change() => Some("changes files"),
+                Grant::Bucket(bucket) if bucket.write => Some("changes stored values"),
+                _ => None,
+            };
+            let does_something = flow != DataFlow::default() || changes.is_some();
+            (abilities.contains(&ability) && does_something).then(|| Reason {
                 grant: line.grant.to_string(),
                 flow,
+                changes,
             })
         })
         .chain(secrets)
