@@ -227,7 +227,7 @@ fn file_that_is_no_tool_is_refused_with_reason() {
     user.file("cut.wasm", &whole[..whole.len() / 2]);
     std::fs::create_dir(user.work().join("dir.wasm")).unwrap();
     let mut all = String::new();
-    for name in ["text", "core", "source", "empty", "other", "cut", "dir", "gone"] {
+    for name in ["text", "core", "source", "empty", "other", "cut", "gone"] {
         let seen = user.run(&["call", &format!("{name}.wasm"), "{}"]).ended(7);
         assert_eq!(seen.stdout, "");
         all.push_str(&seen.stderr);
@@ -249,13 +249,18 @@ fn file_that_is_no_tool_is_refused_with_reason() {
     error: `cut.wasm` cannot be loaded
       why: the component is truncated: it ends inside a section
      hint: the download or copy may be incomplete; fetch it again
-    error: the component `dir.wasm` cannot be read
-      why: it is not a regular file but a directory
-     hint: name the `.wasm` file itself
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)
      hint: check the path; relative paths start at the working directory
     ");
+    // A directory stands for the component in it.
+    let seen = user.run(&["call", "dir.wasm", "{}"]).ended(2);
+    assert!(
+        seen.stderr
+            .starts_with("error: the directory `dir.wasm` names no component\n"),
+        "{}",
+        seen.stderr
+    );
 }
 
 #[test]
@@ -570,7 +575,8 @@ fn file_that_the_host_cannot_write_is_told_with_a_reason() {
         env!("CARGO_BIN_EXE_toolcell")
     );
     // Compiled before, with the files of its cache.
-    user.run(&["call", "files_list", "{}", "--grant", "read=."]).ended(0);
+    user.run(&["call", "files_list", "{}", "--grant", "read=."])
+        .ended(0);
     let arguments = ["-c", line.as_str()];
     let ended = user.program("bash", &arguments).output().unwrap();
     let seen = user.seen(&arguments, ended).ended(1);

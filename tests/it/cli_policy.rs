@@ -178,10 +178,17 @@ fn grants_that_combine_to_exfiltration_are_explained() {
     ✓ no combination can read private data, read untrusted content, and send data out
     ");
     // A grant that only changes is access as well.
+    std::fs::create_dir(user.work().join("sub")).unwrap();
     let changing = explain(&["files:create=.", "fetch:write=sub"]);
-    assert!(changing.starts_with("files  changes files\n         by create=.\nfetch  has no access"), "{changing}");
+    assert!(
+        changing.starts_with("files  changes files\n         by create=.\nfetch  has no access"),
+        "{changing}"
+    );
     let both = explain(&["files:write=."]);
-    assert!(both.starts_with("files  reads private data, changes files\n"), "{both}");
+    assert!(
+        both.starts_with("files  reads private data, changes files\n"),
+        "{both}"
+    );
     let json = user
         .run(&[
             "policy", "explain", "--tool", "files", "--tool", "fetch", "--grant", "read=.", "--grant",

@@ -119,8 +119,11 @@ fn keys_that_arrive_with_enter_go_to_the_next_prompt_of_a_chat() {
     terminal.wait_for("› ").keys("/session\r/unknown\r/att");
     terminal.wait_for("unknown command `/unknown`");
     terminal.wait_for("› ").wait_for("/att").keys("ach\r");
-    terminal.wait_for("nothing is attached");
-    terminal.keys("\u{4}");
+    // At the prompt, because the terminal keeps the end of input to itself before.
+    terminal
+        .wait_for("nothing is attached")
+        .wait_for("› ")
+        .keys("\u{4}");
     assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
 }
 

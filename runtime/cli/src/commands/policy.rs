@@ -102,7 +102,12 @@ impl Row {
             .into_iter()
             .filter_map(|(on, word)| on.then_some(Text::from(word)))
             .collect();
-        words.extend(self.changes().collect::<BTreeSet<_>>().into_iter().map(Text::from));
+        words.extend(
+            self.changes()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .map(Text::from),
+        );
         if words.is_empty() {
             words.push("has no effect on the flow of data, as its table says".into());
         }
