@@ -19,7 +19,7 @@ pub(crate) struct Reason {
     pub(crate) grant: String,
     /// The labels.
     pub(crate) flow: DataFlow,
-    /// What it allows to change, in words that follow a subject.
+    /// The changes that it allows, such as `changes files`; `None` if it allows none.
     pub(crate) changes: Option<&'static str>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) type UnknownFuel = Option<Arc<AtomicBool>>;
 pub(crate) struct FuelCounter {
     /// Fuel of the store at the start.
     limit: u64,
-    /// What the error that ended the guest says about [`UnknownFuel`].
+    /// True if fuel was unknown when an error ended the guest; `None` without an error.
     at_end: Option<bool>,
 }
 

@@ -46,8 +46,8 @@ pub(crate) struct CellState {
     wasi: Option<Box<WasiCtx>>,
     http: WasiHttpCtx,
     egress: Arc<Egress>,
-    /// Of everything that a tool may use, most calls use little: the rest is not created.
-    hooks: Option<Box<CallEgress>>,
+    /// Created by the first host function that needs it, like the two below: most calls need none of them.
+    call_egress: Option<Box<CallEgress>>,
     files: Option<Box<Files>>,
     buckets: Option<Box<Buckets>>,
     runner: Arc<CellRunner>,
@@ -100,7 +100,7 @@ impl CellState {
             wasi: None,
             http,
             egress: egress.clone(),
-            hooks: None,
+            call_egress: None,
             files: None,
             buckets: None,
             runner: runner.clone(),
@@ -231,7 +231,7 @@ impl WasiHttpView for CellState {
         WasiHttpCtxView {
             ctx: &mut self.http,
             table: if open { &mut self.table } else { &mut self.closed },
-            hooks: &mut **(self.hooks)
+            hooks: &mut **(self.call_egress)
                 .get_or_insert_with(|| Box::new(self.egress.call(self.recorder.clone()))),
         }
     }

@@ -160,8 +160,10 @@ impl Request {
         &self.body
     }
 
+    /// Checks that the headers can be sent.
+    ///
     /// # Errors
-    /// Names a header that cannot be sent, and says why.
+    /// Names one that cannot, and says why.
     fn check_headers(&self) -> Result<()> {
         for (name, value) in &self.headers {
             let why = if OF_HOST.iter().any(|known| name.eq_ignore_ascii_case(known)) {
