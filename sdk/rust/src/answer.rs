@@ -52,18 +52,6 @@ impl Answer for Output {
     }
 }
 
-/// [`Answer::into_output`] as a function, for the macro.
-#[doc(hidden)]
-pub fn answer<T: Answer>(value: T) -> Result<Output, ToolError> {
-    value.into_output()
-}
-
-/// [`Answer::output_schema`] as a function, for the macro.
-#[doc(hidden)]
-pub fn answer_schema<T: Answer>() -> Option<Value> {
-    T::output_schema()
-}
-
 fn from_value(value: Value) -> Output {
     match value {
         Value::String(text) => Output::new().text(text),
@@ -84,13 +72,21 @@ mod tests {
 
     use super::*;
 
+    fn answer<T: Answer>(value: T) -> Result<Output, ToolError> {
+        value.into_output()
+    }
+
+    fn output_schema<T: Answer>() -> Option<Value> {
+        T::output_schema()
+    }
+
     #[test]
     fn text_is_text_and_unit_is_done() {
         assert_eq!(answer("yes"), Ok(Output::new().text("yes")));
         assert_eq!(answer(String::from("yes")), Ok(Output::new().text("yes")));
         assert_eq!(answer(()), Ok(Output::new().text("Done.")));
-        assert_eq!(answer_schema::<String>(), None);
-        assert_eq!(answer_schema::<()>(), None);
+        assert_eq!(output_schema::<String>(), None);
+        assert_eq!(output_schema::<()>(), None);
     }
 
     #[test]
@@ -98,7 +94,7 @@ mod tests {
         let output = answer(BTreeMap::from([("a", 1_u8)])).unwrap();
         assert_eq!(output.to_text(), r#"{"a":1}"#);
         assert_eq!(output.structured, Some(json!({"a": 1})));
-        let schema = answer_schema::<BTreeMap<String, u8>>().unwrap();
+        let schema = output_schema::<BTreeMap<String, u8>>().unwrap();
         assert_eq!(schema["type"], "object");
     }
 
@@ -106,7 +102,7 @@ mod tests {
     fn list_is_text_only() {
         let output = answer(vec![1, 2]).unwrap();
         assert_eq!((output.to_text().as_str(), output.structured), ("[1,2]", None));
-        assert_eq!(answer_schema::<Vec<u8>>(), None);
+        assert_eq!(output_schema::<Vec<u8>>(), None);
     }
 
     #[test]

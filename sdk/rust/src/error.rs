@@ -91,48 +91,6 @@ impl<E: Error + 'static> From<E> for ToolError {
     }
 }
 
-/// Conversion of the error type of a tool, chosen by method resolution: that of [`ConvertibleError`] if its bound holds, or
-/// else that of [`BoxableError`].
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct IntoToolError;
-
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct IntoBox;
-
-/// Errors that `?` converts.
-#[doc(hidden)]
-pub trait ConvertibleError {
-    fn conversion(&self) -> IntoToolError {
-        IntoToolError
-    }
-}
-
-impl<E: Into<ToolError>> ConvertibleError for E {}
-
-/// Errors without the trait [`Error`]: `String`, `&str`, `Box<dyn Error>`, `anyhow::Error`.
-#[doc(hidden)]
-pub trait BoxableError {
-    fn conversion(&self) -> IntoBox {
-        IntoBox
-    }
-}
-
-impl<E: Into<Box<dyn Error + Send + Sync>>> BoxableError for &E {}
-
-impl IntoToolError {
-    pub fn convert<E: Into<ToolError>>(self, error: E) -> ToolError {
-        error.into()
-    }
-}
-
-impl IntoBox {
-    pub fn convert<E: Into<Box<dyn Error + Send + Sync>>>(self, error: E) -> ToolError {
-        from_error(error.into().as_ref())
-    }
-}
-
 /// Context for converted errors.
 pub trait ResultExt<T> {
     /// Prefixes the error: `what: error`.
@@ -149,7 +107,7 @@ impl<T, E: Into<ToolError>> ResultExt<T> for std::result::Result<T, E> {
 }
 
 /// Not generic, so that all error types share one copy of the code.
-fn from_error(error: &(dyn Error + 'static)) -> ToolError {
+pub(crate) fn from_error(error: &(dyn Error + 'static)) -> ToolError {
     let mut message = error.to_string();
     let mut kind = kind_of(error);
     let mut cause = error.source();

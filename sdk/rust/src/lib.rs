@@ -86,6 +86,7 @@ pub mod prompts;
 pub mod resources;
 mod schema;
 pub mod show;
+mod signature;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 mod tool;
@@ -105,11 +106,13 @@ pub use tool::{Definition, Hints, Tool};
 /// Items used by code that the macros generate. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::answer::{answer, answer_schema};
     pub use crate::component::{Entry, assert_distinct_names, definitions, run};
-    pub use crate::error::{BoxableError, ConvertibleError};
     pub use crate::future::block_on;
     pub use crate::schema::{Parameters, with_format};
+    pub use crate::signature::{
+        ConvertibleError, OtherError, SendableError, all_arguments, answer, error_type, parameter,
+        parameter_with_default,
+    };
     pub use crate::tool::define;
 }
 

@@ -94,6 +94,35 @@ fn invalid_return_type_is_named_at_its_position() {
 }
 
 #[test]
+fn invalid_error_type_is_named_at_its_position() {
+    let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f() -> Result<u8, Mine> { Err(Mine) }";
+    let error = first_error("error", &source.replace("Result<", "std::result::Result<"));
+    assert!(
+        error.starts_with("5:34 `Mine` cannot be the error of a tool (the error of a tool is `toolcell_sdk::ToolError`, "),
+        "{error}"
+    );
+}
+
+#[test]
+fn each_unsuitable_type_gives_one_error() {
+    let tool = "struct Mine;\n/// D.\n#[tool]\nfn f";
+    for (name, signature) in [
+        ("type-parameter", "(mine: Mine) {}"),
+        ("type-default", "(#[default(Mine)] mine: Mine) {}"),
+        ("type-all", "(#[arguments] mine: Mine) {}"),
+        ("type-answer", "() -> Mine { Mine }"),
+        ("type-result", "() -> Result<Mine> { Ok(Mine) }"),
+        ("type-error", "() -> std::result::Result<(), Mine> { Ok(()) }"),
+    ] {
+        let said = errors(name, &format!("{tool}{signature}\ntoolcell_sdk::export!(f);"));
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
+        assert_eq!(errors.len(), 2, "{name}: {said}");
+        assert!(errors[0].contains("`Mine` cannot be "), "{name}: {said}");
+        assert_eq!(errors[1], "error: aborting due to 1 previous error", "{name}: {said}");
+    }
+}
+
+#[test]
 fn exported_function_without_the_attribute_is_named() {
     let error = first_error("export", "struct Mine;\ntoolcell_sdk::export!(Mine);");
     assert_eq!(

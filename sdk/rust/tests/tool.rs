@@ -388,6 +388,12 @@ fn fails_with_box() -> Result<String, Box<dyn std::error::Error + Send + Sync>> 
     Err(std::io::Error::from(std::io::ErrorKind::PermissionDenied).into())
 }
 
+/// Fails with an error that stays on its thread.
+#[tool]
+fn fails_with_local_box() -> Result<String, Box<dyn std::error::Error>> {
+    Err(std::io::Error::from(std::io::ErrorKind::PermissionDenied).into())
+}
+
 /// Fails with an error of the standard library.
 #[tool]
 fn fails_with_std() -> Result<u8, std::num::ParseIntError> {
@@ -405,6 +411,10 @@ fn error_types_without_the_error_trait_are_converted() {
     assert_eq!(failed(testing::call::<fails_with_str>(json!({}))), no_luck);
     assert_eq!(
         failed(testing::call::<fails_with_box>(json!({}))).0,
+        ErrorKind::Denied
+    );
+    assert_eq!(
+        failed(testing::call::<fails_with_local_box>(json!({}))).0,
         ErrorKind::Denied
     );
     assert!(

@@ -111,7 +111,7 @@ fn answer(request: &Request) -> Next {
     let Some(at) = at else {
         return Next::Say(format!("{MARK}: the request is empty."));
     };
-    let asked = request.messages[at].text();
+    let (asked, attached) = prompt_of(&request.messages[at]);
     if let Some((name, text, is_error)) = request.messages[at..].iter().rev().find_map(result) {
         return Next::Say(sentence(&asked, name, &text, is_error));
     }
@@ -125,13 +125,31 @@ fn answer(request: &Request) -> Next {
             .collect(),
         ToolChoice::Auto | ToolChoice::Required => request.tools.to_vec(),
     };
-    match plan(&asked, &tools) {
+    match plan(&asked, &attached, &tools) {
         Some(call) => Next::Call {
             name: call.tool,
             arguments: Value::Object(call.arguments).to_string(),
         },
         None => Next::Say(nothing_fits(&asked, request)),
     }
+}
+
+/// The prompt in a message, and the texts that are attached to it: `Attached file NAME, SIZE bytes of text:` and the text.
+fn prompt_of(message: &Message) -> (String, Vec<String>) {
+    let Message::User { content } = message else {
+        return (message.text(), Vec::new());
+    };
+    let (mut asked, mut attached) = (Vec::new(), Vec::new());
+    for part in content {
+        let Content::Text { text } = part else { continue };
+        match text.split_once(":\n\n") {
+            Some((title, text)) if title.starts_with("Attached file ") && !title.contains('\n') => {
+                attached.push(text.to_owned());
+            }
+            _ => asked.push(text.as_str()),
+        }
+    }
+    (asked.join("\n"), attached)
 }
 
 fn result(message: &Arc<Message>) -> Option<(&str, String, bool)> {

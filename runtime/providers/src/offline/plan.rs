@@ -27,10 +27,12 @@ pub(super) struct PlannedCall {
     pub(super) arguments: Map<String, Value>,
 }
 
-/// Plans the call for a request; `None` if no tool fits.
-pub(super) fn plan(text: &str, tools: &[ToolSpec]) -> Option<PlannedCall> {
+/// Plans the call for a request and the texts attached to it; `None` if no tool fits.
+pub(super) fn plan(text: &str, attached: &[String], tools: &[ToolSpec]) -> Option<PlannedCall> {
     let offered: Vec<Offered<'_>> = tools.iter().map(Offered::new).collect();
-    let request = take_apart(text);
+    let mut request = take_apart(text);
+    let attached = attached.iter().cloned().map(Entity::Quoted);
+    request.entities.extend(attached);
     let asked = meaningful(&request);
     let scored = offered.iter().filter_map(|tool| {
         let words = score_of_words(&asked, tool, &offered)

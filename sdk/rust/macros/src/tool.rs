@@ -143,7 +143,7 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
     let (answer_type, answer) = answer(&function.sig.output, call);
     let output_type = options.output.unwrap_or(answer_type);
     let output_schema =
-        quote_spanned!(output_type.span()=> ::toolcell_sdk::__private::answer_schema::<#output_type>());
+        quote_spanned!(output_type.span()=> ::toolcell_sdk::__private::answer::<#output_type>().schema());
     let doc = format!("The tool `{}`.", name.value());
 
     Ok(quote! {
@@ -320,13 +320,13 @@ fn input_schema(parameters: &[Parameter]) -> TokenStream {
     for parameter in parameters {
         let Parameter { name, docs, .. } = parameter;
         match &parameter.kind {
-            Kind::Value(ty) => add.push(quote_spanned!(ty.span()=> __parameters.add::<#ty>(#name, #docs);)),
-            Kind::Str(_) => add.push(quote!(__parameters.add::<::std::string::String>(#name, #docs);)),
-            Kind::Default(ty, value) => add.push(quote_spanned! {ty.span()=>
-                __parameters.add_with_default::<#ty>(#name, #docs, &{ let value: #ty = #value; value });
-            }),
+            Kind::Value(_) | Kind::Str(_) | Kind::Default(..) => {
+                let (ty, default) = type_and_default(&parameter.kind);
+                add.push(quote!(#ty.add(&mut __parameters, #name, #docs #default);));
+            }
             Kind::All(ty) => {
-                return quote_spanned!(ty.span()=> ::toolcell_sdk::__private::Parameters::all::<#ty>());
+                let ty = all_arguments(ty);
+                return quote!(#ty.schema());
             }
             Kind::Context => {}
         }
@@ -342,15 +342,40 @@ fn input_schema(parameters: &[Parameter]) -> TokenStream {
     }}
 }
 
+/// The checked type of a parameter, and its default as the last argument of `add` and `take`.
+fn type_and_default(kind: &Kind) -> (TokenStream, Option<TokenStream>) {
+    match kind {
+        Kind::Default(ty, value) => (
+            quote_spanned!(ty.span()=> ::toolcell_sdk::__private::parameter_with_default::<#ty>()),
+            Some(quote!(, || #value)),
+        ),
+        Kind::Value(ty) => (
+            quote_spanned!(ty.span()=> ::toolcell_sdk::__private::parameter::<#ty>()),
+            None,
+        ),
+        _ => (
+            quote!(::toolcell_sdk::__private::parameter::<::std::string::String>()),
+            None,
+        ),
+    }
+}
+
+/// The checked type of all arguments.
+fn all_arguments(ty: &Type) -> TokenStream {
+    quote_spanned!(ty.span()=> ::toolcell_sdk::__private::all_arguments::<#ty>())
+}
+
 fn decode(parameter: &Parameter) -> TokenStream {
     let Parameter { name, variable, .. } = parameter;
     match &parameter.kind {
-        Kind::Value(ty) => quote_spanned!(ty.span()=> let #variable = __arguments.take::<#ty>(#name)?;),
-        Kind::Str(_) => quote!(let #variable = __arguments.take::<::std::string::String>(#name)?;),
-        Kind::Default(ty, value) => {
-            quote_spanned!(ty.span()=> let #variable = __arguments.take_or::<#ty>(#name, || #value)?;)
+        Kind::Value(_) | Kind::Str(_) | Kind::Default(..) => {
+            let (ty, default) = type_and_default(&parameter.kind);
+            quote!(let #variable = #ty.take(&mut __arguments, #name #default)?;)
         }
-        Kind::All(ty) => quote_spanned!(ty.span()=> let #variable = __arguments.take_all::<#ty>()?;),
+        Kind::All(ty) => {
+            let ty = all_arguments(ty);
+            quote!(let #variable = #ty.take(&mut __arguments)?;)
+        }
         Kind::Context => TokenStream::new(),
     }
 }
@@ -368,49 +393,66 @@ fn pass(parameter: &Parameter) -> TokenStream {
 fn answer(output: &ReturnType, call: TokenStream) -> (Type, TokenStream) {
     let unit: Type = syn::parse_quote!(());
     let ty = match output {
-        ReturnType::Default => return (unit, quote!({ #call; ::toolcell_sdk::__private::answer(()) })),
+        ReturnType::Default => {
+            return (
+                unit,
+                quote!({ #call; ::toolcell_sdk::__private::answer::<()>().output(()) }),
+            );
+        }
         ReturnType::Type(_, ty) => ty,
     };
-    match result_of(ty) {
-        Some(inner) => {
-            let inner = inner.unwrap_or(unit);
-            let answer = quote_spanned!(inner.span()=> ::toolcell_sdk::__private::answer::<#inner>);
-            (
-                inner,
-                quote! {
-                    match #call {
-                        ::core::result::Result::Ok(value) => #answer(value),
-                        ::core::result::Result::Err(error) => {
-                            #[allow(unused_imports)]
-                            use ::toolcell_sdk::__private::{BoxableError as _, ConvertibleError as _};
-                            ::core::result::Result::Err((&error).conversion().convert(error))
-                        }
-                    }
-                },
-            )
+    let answer = |ty: &Type| quote_spanned!(ty.span()=> ::toolcell_sdk::__private::answer::<#ty>());
+    let Some(types) = result_of(ty) else {
+        let answer = answer(ty);
+        return ((**ty).clone(), quote!(#answer.output(#call)));
+    };
+    let span = types.error.as_ref().map_or_else(|| ty.span(), syn::spanned::Spanned::span);
+    let conversion =
+        quote_spanned!(span=> (&&&::toolcell_sdk::__private::error_type(&__error)).conversion());
+    let value_type = types.value.unwrap_or(unit);
+    let answer = answer(&value_type);
+    let code = quote! {
+        match #call {
+            ::core::result::Result::Ok(__value) => #answer.output(__value),
+            ::core::result::Result::Err(__error) => {
+                #[allow(unused_imports)]
+                use ::toolcell_sdk::__private::{ConvertibleError as _, OtherError as _, SendableError as _};
+                let __conversion = #conversion;
+                ::core::result::Result::Err(__conversion(__error))
+            }
         }
-        None => {
-            let answer = quote_spanned!(ty.span()=> ::toolcell_sdk::__private::answer::<#ty>);
-            ((**ty).clone(), quote!(#answer(#call)))
-        }
-    }
+    };
+    (value_type, code)
 }
 
-/// `Some` if the type is named `Result`, with its first type argument.
-fn result_of(ty: &Type) -> Option<Option<Type>> {
+/// Type arguments of a `Result`.
+struct ResultTypes {
+    value: Option<Type>,
+    error: Option<Type>,
+}
+
+/// `Some` if the type is named `Result`.
+fn result_of(ty: &Type) -> Option<ResultTypes> {
     let Type::Path(path) = ty else { return None };
     let last = path
         .path
         .segments
         .last()
         .filter(|segment| segment.ident == "Result")?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
-        return Some(None);
-    };
-    Some(arguments.args.iter().find_map(|argument| match argument {
+    let mut types = match &last.arguments {
+        PathArguments::AngleBracketed(arguments) => Some(&arguments.args),
+        _ => None,
+    }
+    .into_iter()
+    .flatten()
+    .filter_map(|argument| match argument {
         GenericArgument::Type(ty) => Some(ty.clone()),
         _ => None,
-    }))
+    });
+    Some(ResultTypes {
+        value: types.next(),
+        error: types.next(),
+    })
 }
 
 /// Text of the doc comments, without the space after `///`.

@@ -65,8 +65,11 @@ fn hint(error: &ProviderError) -> Option<String> {
         ProviderErrorKind::InvalidRequest if is_ollama && error.status == Some(404) => {
             "download the model first with `ollama pull`; `ollama list` shows those that are there".into()
         }
-        ProviderErrorKind::InvalidRequest => {
+        ProviderErrorKind::InvalidRequest if is_about_the_model(error) => {
             "check the name of the model (--model) and the base URL (--base-url)".into()
+        }
+        ProviderErrorKind::InvalidRequest => {
+            "the service refused the request for this reason; `toolcell config show` lists the settings that are sent with it, in `[provider]`".into()
         }
         ProviderErrorKind::Protocol => format!(
             "check the base URL (--base-url): the response of the server is not in the format of `{}`",
@@ -79,6 +82,22 @@ fn hint(error: &ProviderError) -> Option<String> {
         _ => return None,
     };
     Some(hint)
+}
+
+/// True if the service seems to know neither the model nor the address. A model may also be named by an error about something
+/// else, such as a parameter.
+fn is_about_the_model(error: &ProviderError) -> bool {
+    const UNKNOWN: [&str; 7] = [
+        "model_not_found",
+        "not found",
+        "does not exist",
+        "no such model",
+        "unknown model",
+        "invalid model",
+        "not a valid model",
+    ];
+    let message = error.message.to_lowercase();
+    matches!(error.status, Some(300..400 | 404 | 405)) || UNKNOWN.iter().any(|said| message.contains(said))
 }
 
 /// Returns the notice for a turn that has an answer although it did not end by itself: an answer at the step limit, unless
@@ -316,6 +335,22 @@ mod tests {
         }
         let other = ProviderError::new("openai", ProviderErrorKind::Network, "m");
         assert!(!hint(&other).unwrap().contains("ollama"));
+    }
+
+    #[test]
+    fn refused_request_is_about_the_model_only_if_the_service_says_so() {
+        for (status, message, about_the_model) in [
+            (404, "m", true),
+            (400, "The model `m` does not exist", true),
+            (400, "Unsupported parameter: 'top_p' with this model", false),
+            (422, "tools.0.name: too long", false),
+        ] {
+            let mut error = ProviderError::new("openai", ProviderErrorKind::InvalidRequest, message);
+            error.status = Some(status);
+            let shown = hint(&error).unwrap();
+            assert_eq!(shown.contains("--model"), about_the_model, "{message}: {shown}");
+            assert_eq!(shown.contains("config show"), !about_the_model, "{message}: {shown}");
+        }
     }
 
     #[test]
