@@ -50,8 +50,19 @@ pub struct DefaultType<T> {
     take: fn(&mut Arguments, &str, fn() -> T) -> Result<T, ToolError>,
 }
 
+/// Types of parameters that can have a default, which is shown in the schema.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a tool with a default",
+    label = "not a parameter type with a default",
+    note = "put `#[toolcell_sdk::input]` on the type, or derive `serde::Deserialize`, `serde::Serialize` and `schemars::JsonSchema`"
+)]
+pub trait Defaultable: Parameter + Serialize {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Parameter + Serialize> Defaultable for T {}
+
 /// Checks the type of a parameter with a default.
-pub fn parameter_with_default<T: Parameter + Serialize>() -> DefaultType<T> {
+pub fn parameter_with_default<T: Defaultable>() -> DefaultType<T> {
     DefaultType {
         add: Parameters::add_with_default,
         take: Arguments::take_or,

@@ -98,7 +98,7 @@ fn invalid_error_type_is_named_at_its_position() {
     let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f() -> Result<u8, Mine> { Err(Mine) }";
     let error = first_error("error", &source.replace("Result<", "std::result::Result<"));
     assert!(
-        error.starts_with("5:34 `Mine` cannot be the error of a tool (the error of a tool is `toolcell_sdk::ToolError`, "),
+        error.starts_with("5:35 `Mine` cannot be the error of a tool (the error of a tool is `toolcell_sdk::ToolError`, "),
         "{error}"
     );
 }
