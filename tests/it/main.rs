@@ -1,4 +1,4 @@
-//! Integration suite: one binary, one file per subject, those of `toolcell run` and of the repository in folders.
+//! Integration suite: one binary, one file or folder per subject.
 //!
 //! It runs the built `toolcell` as a user does, and checks the repository itself: dependencies between packages, the
 //! contract in `wit/`, the prebuilt tools, and every command of the README.
@@ -8,17 +8,13 @@
 mod any_component;
 mod authors;
 mod bucket;
-mod cli_call;
-mod cli_policy;
-mod cli_tool;
+mod cli;
 mod config;
 mod denials;
 mod foreign_words;
 mod hooks;
 mod keyring;
-#[cfg(feature = "local")]
-mod local_engine;
-mod local_models;
+mod local;
 mod mcp;
 mod mcp_client;
 mod memory;
@@ -28,7 +24,6 @@ mod packages;
 mod planted_files;
 mod project_tools;
 mod question;
-mod question_together;
 mod repository;
 mod run;
 mod serve;

@@ -62,17 +62,55 @@ impl Stream for Produced<'_> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(producer) = &mut this.producer
-            && let Poll::Ready(result) = producer.as_mut().poll(cx)
+        let mut received = this.receiver.poll_recv(cx);
+        // The producer is asked for more when nothing of it is left.
+        if received.is_pending()
+            && let Some(producer) = &mut this.producer
         {
-            this.producer = None;
-            this.last = Some(result.map(Delta::Finished));
+            if let Poll::Ready(result) = producer.as_mut().poll(cx) {
+                this.producer = None;
+                this.last = Some(result.map(Delta::Finished));
+            }
+            received = this.receiver.poll_recv(cx);
         }
-        match this.receiver.poll_recv(cx) {
+        match received {
             Poll::Ready(Some(delta)) => Poll::Ready(Some(Ok(delta))),
             // The producer has ended and all its deltas are sent.
             Poll::Ready(None) => Poll::Ready(this.last.take()),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn producer_is_asked_for_more_when_all_its_deltas_are_read() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let mut deltas = stream(|mut out| async move {
+            for _ in 0..10 {
+                out.emit(Delta::Text("a".into())).await;
+            }
+            std::future::poll_fn(|_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+                Poll::<Result<Completion, ProviderError>>::Pending
+            })
+            .await
+        });
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            let next = deltas.as_mut().poll_next(&mut context);
+            assert!(matches!(next, Poll::Ready(Some(Ok(Delta::Text(_))))), "{next:?}");
+            assert_eq!(asked.load(Ordering::Relaxed), 1);
+        }
+        assert!(deltas.as_mut().poll_next(&mut context).is_pending());
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 }

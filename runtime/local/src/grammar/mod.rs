@@ -3,6 +3,7 @@
 //! A [`Grammar`] is built from JSON schemas (`schema`) and followed byte by byte by a [`Matcher`]. It has no recursion on the left,
 //! and each of its rules has a shortest text, so that a text that was begun can always be completed.
 
+mod keywords;
 mod matcher;
 mod number;
 mod schema;

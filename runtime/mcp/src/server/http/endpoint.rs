@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming as IncomingBody;
-use hyper::header::{ALLOW, AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use toolcell_http::access_token::InvalidToken;
 use toolcell_http::{BoxBody, BoxFuture, Origin, Peer, Service, Takes};
 
 use super::answer::{self, Answer};
+use super::authentication;
 use super::client::{Client, MAX_REQUESTS};
 use super::headers::{self, SESSION, VERSION};
 use super::plain;
+use super::refused::{Refused, no_session, unhandled};
 use super::sessions::OpenSession;
 use super::{Access, Authorization, KnownBy, MAX_CONNECTIONS, Metrics, Reached};
 use crate::lines::MAX_MESSAGE_BYTES;
@@ -43,48 +44,6 @@ pub(crate) struct Endpoint {
     exchanges: Arc<Semaphore>,
     /// Cancelled when the requests in progress are given up.
     stopped: CancellationToken,
-}
-
-/// Request that is answered with an error.
-struct Refused {
-    status: StatusCode,
-    error: Vec<u8>,
-    /// Value of `WWW-Authenticate`.
-    challenge: Option<String>,
-}
-
-impl Refused {
-    fn new(status: StatusCode, reason: &str) -> Self {
-        Self::of(status, message::error(None, &RpcError::invalid_request(reason)))
-    }
-
-    fn of(status: StatusCode, error: Vec<u8>) -> Self {
-        Self {
-            status,
-            error,
-            challenge: None,
-        }
-    }
-
-    fn response(self) -> Response<Answer> {
-        let status = self.status;
-        let mut response = answer::message(status, self.error);
-        let headers = response.headers_mut();
-        let challenge = self.challenge.and_then(|challenge| challenge.try_into().ok());
-        if let Some(challenge) = challenge {
-            headers.insert(WWW_AUTHENTICATE, challenge);
-        }
-        match status {
-            StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
-            }
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            _ => {}
-        }
-        response
-    }
 }
 
 /// Message of a request, its session, and whether it begins one.
@@ -236,7 +195,7 @@ impl Endpoint {
                 ));
             }
             "/metrics" if is_get => {
-                self.client(request.headers()).await?;
+                self.client_of(request.headers()).await?;
                 let sessions = self.clients.iter().map(|client| client.sessions.count()).sum();
                 return Ok(answer::text(StatusCode::OK, self.metrics.render(sessions)));
             }
@@ -247,7 +206,7 @@ impl Endpoint {
                 ));
             }
         }
-        let client = self.client(request.headers()).await?;
+        let client = self.client_of(request.headers()).await?;
         peer.is_of_client();
         match *request.method() {
             Method::POST => self.post(client, request, peer, plain).await,
@@ -317,66 +276,8 @@ impl Endpoint {
         own.is_some_and(|own| own.verifier.is_metadata(path))
     }
 
-    /// Returns the client whose token the request carries.
-    async fn client(&self, headers: &HeaderMap) -> Result<&Client, Refused> {
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let header = values.next().filter(|_| values.next().is_none());
-        let header = header.map_or(&b""[..], HeaderValue::as_bytes);
-        let mut found = None;
-        // All of them are compared, so that the time tells nothing about which it is.
-        for client in &self.clients {
-            let is_known = match &client.known_by {
-                KnownBy::Nothing => true,
-                KnownBy::Token(token) => token.is_in(header),
-                KnownBy::Subject(_) => false,
-            };
-            if is_known {
-                found = Some(client);
-            }
-        }
-        match (found, &self.authorization) {
-            (Some(client), _) => Ok(client),
-            (None, Some(own)) => self.of_subject(own, header).await,
-            (None, None) => Err(unauthorized(
-                "Bearer".into(),
-                "the request needs a valid bearer token",
-            )),
-        }
-    }
-
-    /// Returns the client whose access token the request carries.
-    async fn of_subject(&self, own: &Authorization, header: &[u8]) -> Result<&Client, Refused> {
-        let verifier = &own.verifier;
-        let subject = match verifier.subject(header).await {
-            None => {
-                let reason = "the request needs an access token";
-                return Err(unauthorized(verifier.challenge(None), reason));
-            }
-            Some(Err(InvalidToken::NoKeys)) => {
-                let reason = format!("the access token cannot be checked: {}", InvalidToken::NoKeys);
-                return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, &reason));
-            }
-            Some(Err(InvalidToken::Scope)) => {
-                let reason = format!("the access token is not accepted: {}", InvalidToken::Scope);
-                return Err(Refused {
-                    challenge: Some(verifier.challenge(Some("insufficient_scope"))),
-                    ..Refused::new(StatusCode::FORBIDDEN, &reason)
-                });
-            }
-            Some(Err(invalid)) => {
-                let reason = format!("the access token is not accepted: {invalid}");
-                return Err(unauthorized(verifier.challenge(Some("invalid_token")), &reason));
-            }
-            Some(Ok(subject)) => subject,
-        };
-        let mut clients = self.clients.iter();
-        let found =
-            clients.find(|client| matches!(&client.known_by, KnownBy::Subject(own) if *own == subject));
-        found.ok_or_else(|| {
-            (own.on_unknown)(&subject);
-            let reason = "the subject of the access token is not a client of this server";
-            Refused::new(StatusCode::FORBIDDEN, reason)
-        })
+    async fn client_of(&self, headers: &HeaderMap) -> Result<&Client, Refused> {
+        authentication::client(&self.clients, self.authorization.as_ref(), headers).await
     }
 
     async fn post(
@@ -563,19 +464,4 @@ impl Endpoint {
         }
         response
     }
-}
-
-fn unauthorized(challenge: String, reason: &str) -> Refused {
-    Refused {
-        challenge: Some(challenge),
-        ..Refused::new(StatusCode::UNAUTHORIZED, reason)
-    }
-}
-
-fn unhandled() -> String {
-    format!("the messages that are not handled take {MAX_IN_FLIGHT_BYTES} bytes; wait for one")
-}
-
-fn no_session() -> Refused {
-    Refused::new(StatusCode::NOT_FOUND, "there is no such session, or it has ended")
 }

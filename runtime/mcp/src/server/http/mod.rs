@@ -6,11 +6,13 @@
 //! [`Server`] are its own.
 
 mod answer;
+mod authentication;
 mod client;
 mod endpoint;
 mod headers;
 mod metrics;
 mod plain;
+mod refused;
 mod sessions;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use toolcell_core::{BoxStream, Message, Part, Provider as _, ProviderError, Sche
 use toolcell_local::ChildCommand;
 use toolcell_local::engine::{LocalModel, LocalOptions, MAX_WAITING};
 
-use crate::local_models::gguf_files::{FileWriter, SMALL, Shape, model};
+use super::models::gguf_files::{FileWriter, SMALL, Shape, model};
 use crate::support::cli_user::User;
 
 /// Random model whose context holds the prompts of `toolcell run`, each byte of which is a token.

@@ -1,5 +1,8 @@
 //! Commands of `toolcell chat`.
 
+mod markdown;
+mod typing;
+
 use serde_json::{Value, json};
 
 use crate::probe::Probe;

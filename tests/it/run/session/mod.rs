@@ -1,5 +1,8 @@
 //! Sessions on disk, and `toolcell chat`.
 
+mod in_use;
+mod saved;
+
 use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};

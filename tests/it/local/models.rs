@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::cli_user::User;
 
-#[path = "../../runtime/local/src/testing.rs"]
+#[path = "../../../runtime/local/src/testing.rs"]
 #[allow(dead_code, reason = "the library's own tests use the rest")]
 pub(crate) mod gguf_files;
 

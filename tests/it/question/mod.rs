@@ -1,5 +1,7 @@
 //! Questions at a real terminal: layout, answers, and input that does not answer.
 
+mod together;
+
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;

@@ -1,5 +1,7 @@
 //! What is sent with a prompt: standard input, `--attach`, and files named in the text.
 
+mod project_instructions;
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;

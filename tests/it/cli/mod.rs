@@ -1,0 +1,5 @@
+//! Commands without a turn: `toolcell call`, `policy` and `tool`.
+
+mod call;
+mod policy;
+mod tool;

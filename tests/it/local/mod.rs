@@ -1,0 +1,5 @@
+//! Models that run on this machine.
+
+#[cfg(feature = "local")]
+mod engine;
+mod models;
