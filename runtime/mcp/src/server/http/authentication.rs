@@ -60,10 +60,8 @@ async fn of_subject<'c>(
         }
         Some(Err(InvalidToken::Scope)) => {
             let reason = format!("the access token is not accepted: {}", InvalidToken::Scope);
-            return Err(Refused {
-                challenge: Some(verifier.challenge(Some("insufficient_scope"))),
-                ..Refused::new(StatusCode::FORBIDDEN, &reason)
-            });
+            let refused = Refused::new(StatusCode::FORBIDDEN, &reason);
+            return Err(refused.challenging(verifier.challenge(Some("insufficient_scope"))));
         }
         Some(Err(invalid)) => {
             let reason = format!("the access token is not accepted: {invalid}");

@@ -12,7 +12,7 @@ pub(super) struct Refused {
     status: StatusCode,
     error: Vec<u8>,
     /// Value of `WWW-Authenticate`.
-    pub(super) challenge: Option<String>,
+    challenge: Option<String>,
 }
 
 impl Refused {
@@ -25,6 +25,14 @@ impl Refused {
             status,
             error,
             challenge: None,
+        }
+    }
+
+    /// With a value of `WWW-Authenticate`.
+    pub(super) fn challenging(self, challenge: String) -> Self {
+        Self {
+            challenge: Some(challenge),
+            ..self
         }
     }
 
@@ -51,10 +59,7 @@ impl Refused {
 
 /// Without a token, or with one that is not valid.
 pub(super) fn unauthorized(challenge: String, reason: &str) -> Refused {
-    Refused {
-        challenge: Some(challenge),
-        ..Refused::new(StatusCode::UNAUTHORIZED, reason)
-    }
+    Refused::new(StatusCode::UNAUTHORIZED, reason).challenging(challenge)
 }
 
 /// Reason of a refusal because of the memory of messages.
