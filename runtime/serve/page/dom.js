@@ -43,8 +43,9 @@ export function svg(tag, attributes, ...children) {
 
 function mark(character) {
   const code = character.codePointAt(0);
-  const picture = code < 32 ? String.fromCodePoint(0x2400 + code) : "U+" + code.toString(16).toUpperCase().padStart(4, "0");
-  return h("span.hidden-char", { title: "hidden character" }, picture);
+  // Fonts often lack the control pictures of Unicode.
+  const name = "U+" + code.toString(16).toUpperCase().padStart(4, "0");
+  return h("span.hidden-char", { title: "hidden character" }, name);
 }
 
 /** Foreign text as nodes: hidden characters are shown by name. With `ends`, line ends are visible. */
@@ -59,7 +60,7 @@ export function foreign(text, ends = false) {
   for (const character of source) {
     const joins = JOINED.test(character) && before > "\u007f";
     if (character === "\n") {
-      if (ends) { flush(); all.append(h("span.line-end", { "aria-hidden": "true" }, "␊")); }
+      if (ends) { flush(); all.append(h("span.line-end", { "aria-hidden": "true" }, "↵")); }
       plain += "\n";
     } else if (character === "\t" && !ends) plain += character;
     else if (HIDDEN.test(character) && !joins) { flush(); all.append(mark(character)); }

@@ -16,6 +16,15 @@ use toolcell_http::BoxBody;
 use crate::host::Refusal;
 use crate::room::{MAX_UNREAD, Room, SMALL};
 
+/// Returns a message without what exceeds the maximum.
+fn shortened(mut message: String) -> String {
+    if let Some((at, _)) = message.char_indices().nth(MAX_MESSAGE) {
+        message.truncate(at);
+        message.push('…');
+    }
+    message
+}
+
 /// Request that is answered with an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -25,6 +34,27 @@ pub(crate) struct Failure {
     pub(crate) hints: Vec<String>,
     /// Seconds after which the request may succeed, if they are known.
     pub(crate) retry_after: Option<u64>,
+    /// Member or parameter of the request that is wrong, if it is known.
+    pub(crate) param: Option<String>,
+}
+
+/// Maximum length of a message, in characters: it can have text of the client.
+const MAX_MESSAGE: usize = 1_000;
+
+/// Returns the beginning of a foreign text on one line, with hidden characters by their numbers.
+pub(crate) fn excerpt(text: &str, most: usize) -> String {
+    let mut excerpt: String = text.chars().take(most).flat_map(visible).collect();
+    if text.chars().nth(most).is_some() {
+        excerpt.push('…');
+    }
+    excerpt
+}
+
+fn visible(character: char) -> impl Iterator<Item = char> {
+    let is_plain = matches!(character, '"' | '\'' | '\\');
+    let escaped = (!is_plain).then(|| character.escape_debug());
+    let plain = is_plain.then_some(character);
+    escaped.into_iter().flatten().chain(plain)
 }
 
 impl Failure {
@@ -32,10 +62,17 @@ impl Failure {
         Self {
             status,
             code,
-            message: message.into(),
+            message: shortened(message.into()),
             hints: Vec::new(),
             retry_after: None,
+            param: None,
         }
+    }
+
+    /// Names the member or parameter that is wrong.
+    pub(crate) fn param(mut self, param: &str) -> Self {
+        self.param = Some(excerpt(param, 120));
+        self
     }
 
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {

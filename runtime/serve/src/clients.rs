@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_http::Token;
 
-use crate::answer::Failure;
+use crate::answer::{Failure, excerpt};
 use crate::room::Room;
 
 /// Maximum number of requests and streams of one client in progress. Beyond it the status is 429.
@@ -52,7 +52,8 @@ pub struct Client {
 pub enum Decision {
     /// The code of the page's link was right or wrong.
     Link,
-    /// A request has no valid token, or is for another host or of another origin.
+    /// A request has no valid token, is for another host or of another origin, or wants a session or an agent that is not the
+    /// client's.
     Access,
     /// A request is beyond a limit of the client.
     Limit,
@@ -65,6 +66,9 @@ pub enum Decision {
     /// Changes in a scratch directory are committed or discarded.
     Scratch,
 }
+
+/// Maximum length of the details of a line, in characters: they can have text of the client, which must not fill the audit log.
+const MAX_DETAIL: usize = 300;
 
 /// Line of the audit log.
 #[derive(Debug, Clone, Serialize)]
@@ -98,7 +102,7 @@ impl AuditLine {
             decision,
             is_allowed,
             session: None,
-            detail: detail.into(),
+            detail: excerpt(&detail.into(), MAX_DETAIL),
         }
     }
 
@@ -264,6 +268,17 @@ mod tests {
         drop(place);
         assert!(client.turn().is_ok());
         assert!(limited(ClientLimits::default()).turn().unwrap().is_none());
+    }
+
+    #[test]
+    fn details_of_the_audit_log_are_short_and_on_one_line() {
+        let detail = "x\u{202e}\n".repeat(1 << 20);
+        let line = AuditLine::new(Some("ada"), Decision::Turn, false, detail);
+        assert!(line.detail.starts_with("x\\u{202e}\\nx") && line.detail.len() < 4_000);
+        assert_eq!(
+            AuditLine::new(None, Decision::Link, true, "a `b`: c's").detail,
+            "a `b`: c's"
+        );
     }
 
     #[test]

@@ -190,6 +190,8 @@ pub struct TurnEnd {
     pub failure: Option<String>,
     /// Calls of tools of the client that wait for their results.
     pub waiting: Vec<ClientCall>,
+    /// Reason of `failure` if it is a limit of the client.
+    pub limit: Option<Refusal>,
 }
 
 /// Call of a tool of the client.

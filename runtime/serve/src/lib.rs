@@ -18,6 +18,7 @@
 mod access;
 mod answer;
 mod api;
+mod body;
 mod clients;
 mod host;
 mod live;

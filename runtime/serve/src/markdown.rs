@@ -75,17 +75,18 @@ pub(crate) fn respond(body: &[u8]) -> Result<Vec<u8>, MarkdownError> {
     if body.len() > MAX_MARKDOWN_BYTES {
         return Err(MarkdownError::TooLarge { size: body.len() });
     }
-    let invalid = |error: serde_json::Error| MarkdownError::Invalid {
-        reason: error.to_string(),
-    };
-    let request: Request = serde_json::from_slice(body).map_err(invalid)?;
+    let request: Request = crate::body::parse(body).map_err(|failure| MarkdownError::Invalid {
+        reason: failure.message,
+    })?;
     if request.texts.len() > MAX_MARKDOWN_TEXTS {
         return Err(MarkdownError::TooMany {
             count: request.texts.len(),
         });
     }
     let rendered = request.texts.iter().map(|text| render(text)).collect();
-    serde_json::to_vec(&Response { rendered }).map_err(invalid)
+    serde_json::to_vec(&Response { rendered }).map_err(|error| MarkdownError::Invalid {
+        reason: error.to_string(),
+    })
 }
 
 #[cfg(test)]

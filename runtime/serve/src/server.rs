@@ -9,6 +9,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
+use toolcell_core::store::SessionInfo;
 use toolcell_http::{BoxBody, BoxFuture, Origin, Reached, Service};
 
 use crate::access::{Access, Caller, LINK_PATH};
@@ -94,6 +95,27 @@ impl Server {
     pub(crate) fn note(&self, client: Option<&str>, decision: Decision, is_allowed: bool, detail: &str) {
         let line = AuditLine::new(client, decision, is_allowed, detail);
         self.turns.host.audit(&line);
+    }
+
+    /// True if a session is that of the client. Notes it if not.
+    pub(crate) fn is_of_caller(&self, call: &Call, session: &SessionInfo) -> bool {
+        let is_own = call.caller.owns(session.owner.as_deref());
+        if !is_own {
+            let detail = "the session is that of another client";
+            let line = AuditLine::new(Some(&call.caller.owner), Decision::Access, false, detail);
+            self.turns.host.audit(&line.of(&session.id));
+        }
+        is_own
+    }
+
+    /// True if the client may use an agent, whether it exists or not. Notes it if not.
+    pub(crate) fn allows_agent(&self, call: &Call, agent: &str) -> bool {
+        let is_allowed = call.caller.state.limits.allows(agent);
+        if !is_allowed {
+            let detail = format!("the client may not use the agent `{agent}`");
+            self.note(Some(&call.caller.owner), Decision::Access, false, &detail);
+        }
+        is_allowed
     }
 
     /// Checks the limits of a client of the Model Context Protocol. Its tools are those of the main agent.

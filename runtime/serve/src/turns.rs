@@ -215,7 +215,7 @@ impl Turns {
             let agent = request.agent.clone();
             let prepared = match turns.host.begin(request).await {
                 Ok(prepared) => {
-                    let line = AuditLine::new(Some(&client), Decision::Turn, true, agent);
+                    let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
                     turns.host.audit(&line.of(&id));
                     prepared
                 }
@@ -231,6 +231,7 @@ impl Turns {
             turns.tasks.spawn(async move {
                 let sink: Arc<dyn EventSink> = live.clone();
                 let end = next.run(prepared, sink, cancel).await;
+                next.ended_by_limit(&client, &id, &agent, &end);
                 live.end(&end);
                 drop(place);
                 next.forget(live, &id);
@@ -259,9 +260,18 @@ impl Turns {
         let _place = self.noted(&client, &id, &agent, || Ok((self.place()?, state.turn()?)))?;
         let begun = self.host.begin(request).await;
         let prepared = begun.inspect_err(|refusal| self.refused(&client, &id, &agent, refusal))?;
-        let line = AuditLine::new(Some(&client), Decision::Turn, true, agent);
+        let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
         self.host.audit(&line.of(&id));
-        Ok(self.run(prepared, sink, cancel).await)
+        let end = self.run(prepared, sink, cancel).await;
+        self.ended_by_limit(&client, &id, &agent, &end);
+        Ok(end)
+    }
+
+    /// Notes that a limit of the client ended a turn.
+    fn ended_by_limit(&self, client: &str, session: &str, agent: &str, end: &TurnEnd) {
+        if let Some(limit) = &end.limit {
+            self.refused(client, session, agent, limit);
+        }
     }
 
     async fn run(

@@ -255,6 +255,15 @@ fn wrong_requests_are_refused_with_a_code() {
         assert_eq!(answer.status, 400, "{body}");
         assert_eq!(answer.json()["error"]["code"], "invalid_request");
     }
+    // Only `null` takes a name away.
+    let rename = |body: &Value| {
+        let body = body.to_string();
+        served.send("PATCH", &session, &served.authorized(), &body)
+    };
+    assert_eq!(rename(&json!({"name": "kept"})).status, 200);
+    assert_eq!(rename(&json!({})).status, 400);
+    assert_eq!(served.get(&session).json()["name"], "kept");
+    assert_eq!(rename(&json!({"name": null})).json()["name"], Value::Null);
     let plain = served.authorized().replace("application/json", "text/plain");
     assert_eq!(
         served.send("POST", &turns, &plain, r#"{"text": "x"}"#).status,

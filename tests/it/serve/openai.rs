@@ -166,3 +166,151 @@ fn response_continues_the_one_before() {
     let none = json!({"model": "default", "input": "x", "previous_response_id": "resp_1"});
     assert_eq!(served.post("/v1/responses", &none).status, 404);
 }
+
+#[test]
+fn error_names_what_is_wrong_in_the_form_of_openai() {
+    let user = user(json!([{"text": "Hi."}]));
+    let served = Served::start(&user);
+    let hi = json!([{"role": "user", "content": "Hi"}]);
+    let picture =
+        |url: &str| json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]);
+    let long = "x".repeat(1 << 20);
+    let chat = "/v1/chat/completions";
+    let responses = "/v1/responses";
+    for (path, body, param, message) in [
+        (chat, json!({"messages": hi}), "model", "no member `model`"),
+        (
+            chat,
+            json!({"model": "other", "messages": hi}),
+            "model",
+            "no such model",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [1]}),
+            "messages[0]",
+            "expected an object, not the number `1`",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [{"role": 7}]}),
+            "messages[0].role",
+            "expected a string",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "n": -1}),
+            "n",
+            "expected a whole number",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "n": 2}),
+            "n",
+            "`n` is 1",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "toolcell": 5}),
+            "toolcell",
+            "expected an object",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "tools": [{}]}),
+            "tools",
+            "no function with a name",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": picture("data:text/html;base64,AAAA")}),
+            "",
+            "PNG, JPEG, GIF or WebP",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": picture("http://127.0.0.1/")}),
+            "",
+            "no other URL is fetched",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [{"role": long}]}),
+            "",
+            "unknown role",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "tools": [{"function": {"name": long}}]}),
+            "",
+            "cannot be used",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": long}),
+            "messages",
+            "expected an array",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": 5}),
+            "input",
+            "a string or an array",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": "x", "conversation": "c"}),
+            "conversation",
+            "previous_response_id",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": "x", "prompt": {"id": "p"}}),
+            "prompt",
+            "not supported",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": "x", "previous_response_id": "resp_1"}),
+            "previous_response_id",
+            "no such response",
+        ),
+    ] {
+        let answer = served.post(path, &body);
+        let error = answer.json()["error"].clone();
+        let told = error["message"].as_str().unwrap();
+        assert!([400, 404].contains(&answer.status), "{}", answer.body);
+        assert_eq!(error["type"], "invalid_request_error", "{error}");
+        assert!(told.contains(message), "{error}");
+        assert!(!told.contains("struct ") && !told.contains("u64"), "{error}");
+        assert_eq!(error["param"].as_str().unwrap_or_default(), param, "{error}");
+        assert!(answer.body.len() < 2_000, "{}", answer.body.len());
+    }
+    // What a client sends does not fill the audit log.
+    let audit = user.home().join(".local/state/toolcell/serve-audit.jsonl");
+    let audit = std::fs::read_to_string(audit).unwrap();
+    assert!(
+        audit.contains("cannot be used") && audit.len() < 10_000,
+        "{}",
+        audit.len()
+    );
+}
+
+#[test]
+fn answer_that_is_cut_says_so() {
+    let user = user(json!([{"text": "Half of", "stop": "max_tokens"}]));
+    let served = Served::start(&user);
+    let chat = json!({"model": "default", "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = served.post("/v1/chat/completions", &chat).json();
+    assert_eq!(answer["choices"][0]["finish_reason"], "length", "{answer}");
+    let mut request = json!({"model": "default", "input": "Hi"});
+    let answer = served.post("/v1/responses", &request).json();
+    assert_eq!(answer["status"], "incomplete", "{answer}");
+    assert_eq!(answer["incomplete_details"]["reason"], "max_output_tokens");
+    let id = answer["id"].as_str().unwrap();
+    let stored = served.get(&format!("/v1/responses/{id}")).json();
+    assert_eq!(stored["status"], "incomplete", "{stored}");
+    request["stream"] = json!(true);
+    let streamed = served.post("/v1/responses", &request).body;
+    assert!(streamed.contains("event: response.incomplete"), "{streamed}");
+}

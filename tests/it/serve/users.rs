@@ -124,6 +124,8 @@ fn clients_share_no_session_memory_or_response() {
         &next.to_string(),
     );
     assert_eq!(answer.json()["error"]["code"], "previous_response_not_found");
+    let is_noted = |line: &Value| line["client"] == "eve" && line["decision"] == "access";
+    assert!(audit(&user).iter().any(is_noted));
 }
 
 #[test]
@@ -192,8 +194,63 @@ fn client_keeps_to_its_agents_requests_and_tokens() {
     };
     assert_eq!(of(json!("ada"), "turn", true), 3, "{lines:?}");
     assert_eq!(of(json!("ada"), "limit", false), 2);
+    assert_eq!(of(json!("ada"), "access", false), 2);
     assert_eq!(of(json!("eve"), "limit", false), 2);
     assert_eq!(of(Value::Null, "access", false), 1);
+}
+
+#[test]
+fn turn_that_uses_up_the_day_says_so() {
+    let user = user(json!([
+        {"calls": [{"name": "text_count", "arguments": {"text": "a b"}}]},
+        {"text": "One."},
+    ]));
+    let served = serve(&user, &[line(EVE, "name=eve tokens=1")], &[]);
+    let ended = chat(&served, EVE, "default");
+    assert_eq!(
+        (ended.status, ended.json()["error"]["code"].clone()),
+        (429, json!("limit_used_up")),
+        "{}",
+        ended.body
+    );
+    assert!(ended.head.contains("retry-after: "), "{}", ended.head);
+    let lines = audit(&user);
+    let last = lines.last().unwrap();
+    assert_eq!(
+        (&last["client"], &last["decision"], &last["is_allowed"]),
+        (&json!("eve"), &json!("limit"), &json!(false))
+    );
+}
+
+#[test]
+fn tools_have_limits_and_the_last_receipts_of_the_client() {
+    let user = user(json!([
+        {"calls": [{"name": "text_count", "arguments": {"text": "a b"}}]},
+        {"text": "One."},
+    ]));
+    let served = serve(&user, &[line(EVE, "name=eve")], &[]);
+    let session = served.session();
+    served.post(&format!("{session}/turns"), &json!({"text": "Go."}));
+    served.stream(&session, 0, is_finished);
+    let component = |token: &str| {
+        let tools = served
+            .send("GET", "/api/tools", &served.headers_of(token), "")
+            .json();
+        tools["components"][0].clone()
+    };
+    let own = component(&served.token);
+    assert_eq!(own["limits"][0], "memory 256 MiB", "{own}");
+    assert_eq!(own["receipts"][0]["tool"], "text_count", "{own}");
+    assert!(own["receipts"][0]["receipt"]["fuel"].is_u64(), "{own}");
+    assert_eq!(own["is_locked"], false);
+    assert_eq!(component(EVE)["receipts"], json!([]));
+    drop(served);
+    assert_eq!(user.run(&["lock", "--tool", "text"]).code, 0);
+    let served = Served::with(&user, &[&SCRIPTED[..], &["--locked"]].concat());
+    assert_eq!(
+        served.get("/api/tools").json()["components"][0]["is_locked"],
+        true
+    );
 }
 
 #[test]

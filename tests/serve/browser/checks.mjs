@@ -101,6 +101,11 @@ export const checks = {
     await page.keyboard.press("t");
     await page.waitForSelector(".time-row");
     assert.match(await page.locator(".time-scroll").innerText(), /model, step 1[\s\S]*text_count[\s\S]*files_read[\s\S]*model, step 2/);
+    // The label of a bar is its length, and says apart what was measured in the cell, which is the filled part.
+    const row = page.locator(".time-row", { hasText: "text_count" });
+    assert.match(await row.locator(".label").innerText(), /^(≤ 1|\d+) ms · [\d.]+ (µs|ms) in its cell/);
+    const [bar, filled] = await row.evaluate((one) => [".span", ".part"].map((name) => one.querySelector(name).getBoundingClientRect().width));
+    assert.ok(filled <= bar, `the filled part has ${filled} of ${bar} pixels`);
   },
 
   async "approval"(t) {

@@ -84,9 +84,22 @@ pub struct ToolName(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid tool name `{}`: expected 1 to {} characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
-    .0.escape_debug(), ToolName::MAX_LEN
+    beginning(.0), ToolName::MAX_LEN
 )]
 pub struct InvalidToolName(pub String);
+
+/// Returns the beginning of a wrong name, which can be as long as its author likes.
+fn beginning(name: &str) -> String {
+    let mut beginning: String = name
+        .chars()
+        .take(ToolName::MAX_LEN)
+        .flat_map(char::escape_debug)
+        .collect();
+    if name.chars().nth(ToolName::MAX_LEN).is_some() {
+        beginning.push('…');
+    }
+    beginning
+}
 
 /// Description of a tool for the model and the host.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -18,9 +18,10 @@ export function errorText(error) {
   return error.message || error.cause || error.name || error.output || "";
 }
 
+/** Time of a call from its start to its result; that in the cell alone is in the receipt. */
 export function took(call) {
-  if (call.receipt?.wall_us) return span(call.receipt.wall_us);
-  return call.started && call.ended ? span((call.ended - call.started) * 1000) : "";
+  const whole = call.started && call.ended ? (call.ended - call.started) * 1000 : 0;
+  return whole > 1000 ? span(whole) : call.receipt?.wall_us ? span(call.receipt.wall_us) : whole ? span(whole) : "";
 }
 
 /** Arguments on one line: values of an object without its braces. */
@@ -114,7 +115,7 @@ export function contentPart(part) {
 
 /** A receipt in the words of the terminal, and then everything in it. */
 export function receipt(used) {
-  const parts = [span(used.wall_us)];
+  const parts = [`${span(used.wall_us)}${used.agent ? "" : used.server ? " in the server" : " in the cell"}`];
   if (used.server) {
     parts.push(`${bytes(used.bytes_in)} sent, ${bytes(used.bytes_out)} received`);
     parts.push([used.server_in_cell ? "in a cell of its own" : "not in a cell", ": MCP server ", line(used.server, 60)]);

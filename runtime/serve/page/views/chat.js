@@ -13,6 +13,10 @@ const AT_END = 48;
 /** Number of items in a group. */
 const CHUNK = 20;
 
+/** Files of a message that was sent, to be sent again. */
+const filesOf = (user) => (user.attachments || []).filter((part) => part.type === "blob" && typeof part.data === "string")
+  .map((part, index) => ({ name: part.name || `file ${index + 1}`, media_type: part.media_type, data: part.data }));
+
 export class Chat {
   constructor(app) {
     this.app = app;
@@ -83,9 +87,18 @@ export class Chat {
     replace(this.column, h("div.empty", null, h("h2", null, "What should the agent do?"),
       agent.stand_in && h("p.banner", null, "No model is configured: the offline stand-in answers. It picks one tool by the words of a request. ",
         "Set a key, for example OPENAI_API_KEY, and restart the server to use a model."),
+      this.agents(),
       h("p.faint", null, "Each call of a tool runs in a cell of its own, with what your configuration grants and nothing else."),
       h("div.examples", null, (this.app.info.examples || []).map((text) => h("button", { onclick: () => this.send(text, []) }, text)))));
     this.app.side(side(this.session, this.app));
+  }
+
+  /** Choice of the agent of a new session, if there are several. */
+  agents() {
+    const { agents } = this.app.info;
+    if (agents.length < 2) return null;
+    return h("label.row", null, "Agent ", h("select", { onchange: (event) => { this.app.agent = event.target.value; this.composer.focus(); } },
+      agents.map(({ name, description }) => h("option", { value: name, selected: name === this.app.agent }, name + (description ? ": " + description.slice(0, 60) : "")))));
   }
 
   problem(error) {
@@ -271,12 +284,13 @@ export class Chat {
   edit(user) {
     this.editing = user.turn;
     this.composer.put(user.text);
+    this.composer.attach(filesOf(user));
     this.composer.note("Sending this starts a copy of the session from before that message.", () => { this.editing = null; });
   }
 
   retry() {
     const last = [...this.session.items].reverse().find((item) => item.kind === "user");
-    if (last) this.send(last.text, []);
+    if (last) this.send(last.text, filesOf(last));
   }
 
   async cancel() {

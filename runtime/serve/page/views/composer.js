@@ -49,10 +49,16 @@ export class Composer {
 
   put(text) { this.area.value = text; this.typed(); this.focus(); }
   focus() { this.area.focus(); }
+  /** Attaches files that were sent before. */
+  attach(files) {
+    this.files = files.map((file) => ({ ...file, size: Math.floor((file.data.length * 3) / 4), url: null }));
+    this.drawFiles();
+    this.typed();
+  }
   failed(text, hints = []) { replace(this.problem, text, hints.map((hint) => h("div", null, "hint: ", line(hint, 300)))); }
 
   note(text, undo) {
-    replace(this.about, text, " ", h("button.quiet", { onclick: () => { replace(this.about); this.put(""); undo(); } }, "do not"));
+    replace(this.about, text, " ", h("button.quiet", { onclick: () => { replace(this.about); this.attach([]); this.put(""); undo(); } }, "do not"));
   }
 
   running(isRunning) {

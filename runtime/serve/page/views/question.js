@@ -1,6 +1,6 @@
 // Questions of Toolcell to the user. The card stands above the input, outside of the conversation, where no text of a model
 // or a tool is ever shown; our own words come first, and everything foreign is in a box with its length and digest.
-import { h, foreign, line, words, count, announce } from "../dom.js";
+import { h, foreign, line, words, announce } from "../dom.js";
 
 /** No answer is taken before the user can have read the title, in milliseconds: a key or a click that was meant for
  *  something else does not answer. */
@@ -17,7 +17,7 @@ function subject(question) {
   const short = isLong ? rows.slice(0, SHOWN_LINES).join("\n").slice(0, SHOWN_CHARACTERS) : text;
   const pre = h("pre.foreign-box", { tabindex: "0", role: "region", "aria-label": "Arguments as they will be used" }, foreign(short, true));
   const length = question.length ?? [...text].length;
-  const about = h("span.faint", null, `${count(length)} characters`, question.digest && [`, digest `, line(question.digest.slice(0, 24) + "…", 40)]);
+  const about = h("span.faint", null, `${length.toLocaleString("en")} ${length === 1 ? "character" : "characters"}`, question.digest && [`, digest `, line(question.digest.slice(0, 24) + "…", 40)]);
   const all = isLong && h("button.quiet", {
     onclick: (event) => { pre.replaceChildren(foreign(text, true)); event.target.remove(); pre.focus(); },
   }, "show all");

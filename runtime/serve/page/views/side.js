@@ -43,7 +43,11 @@ export function side(session, app) {
   }
   const components = app.tools?.components || [];
   if (components.length) {
-    parts.push(h("h2", null, "What this agent can touch"), h("ul", null, components.map((component) => h("li", null, h("strong", null, line(component.name, 60)),
+    const agent = session?.info?.agent || app.agent;
+    const main = app.info?.agents?.[0]?.name;
+    const isMain = !agent || agent === main;
+    parts.push(h("h2", null, isMain ? "What this agent can touch" : "What the main agent can touch"),
+      !isMain && h("p.small.faint", null, "This session is of the agent ", line(agent, 60), ", whose tools its configuration names."), h("ul", null, components.map((component) => h("li", null, h("strong", null, line(component.name, 60)),
       component.access.length ? component.access.map((access) => h("div.access", null, words(access))) : h("div.access", null, "can only compute and log")))));
   }
   return parts;

@@ -7,8 +7,9 @@ import { details } from "./calls.js";
 
 const ROW = 28;
 
-/** Returns the rows of a session: `{ kind, name, from, to, state, depth, entries }`, times in milliseconds. */
-export function rowsOf(entries) {
+/** Returns the rows of a session: `{ kind, name, from, to, state, depth, entries }`, times in milliseconds. Work in progress ends
+ *  `now`, or with the last event if that is 0. */
+export function rowsOf(entries, now = 0) {
   const rows = [];
   const open = new Map();
   const begin = (key, row) => { rows.push(row); open.set(key, row); };
@@ -56,13 +57,31 @@ export function rowsOf(entries) {
     }
   };
   let last = 0;
+  // The time between turns is no work, and is cut.
+  let cut = 0;
   for (const entry of entries) {
-    last = entry.at_ms || last;
-    visit(entry.event, last, 0, "", entry);
+    const at = entry.at_ms || last;
+    if (last && entry.event.type === "turn_started") cut += Math.max(0, at - last);
+    last = at;
+    visit(entry.event, at - cut, 0, "", entry);
   }
-  for (const row of rows) row.to ??= Math.max(last, row.from);
-  // Waiting of the user between turns is no work: the time between them is cut.
+  for (const row of rows) {
+    row.to ??= Math.max(now - cut, last - cut, row.from);
+    // The times of events are whole milliseconds, and those of receipts are finer.
+    row.from = Math.min(row.from, row.to - inside(row));
+  }
   return rows;
+}
+
+/** Time in the cell or the server, in milliseconds; an agent has none of its own. */
+const inside = (row) => (row.kind === "call" && row.receipt?.wall_us && !row.receipt.agent ? row.receipt.wall_us / 1000 : 0);
+
+/** Duration of a row, and the part of it that a receipt has measured. */
+function measured(row) {
+  if (row.kind === "hook") return `${span(row.receipt?.wall_us)} in its cell`;
+  const whole = row.to - row.from;
+  const part = inside(row);
+  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
 }
 
 const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
@@ -84,6 +103,7 @@ export class Timeline {
     this.back = h("a", { "data-nav": true }, "← Conversation");
     this.element = [h("div.page.full", null, h("div.inner", null, this.heading, this.back, this.totals,
       h("div.row", null, this.filter, this.only, h("button", { onclick: () => this.zoom(0.5), "aria-label": "Zoom in" }, "+"), h("button", { onclick: () => this.zoom(2), "aria-label": "Zoom out" }, "−"), h("button", { onclick: () => this.all() }, "All")),
+      h("p.small.faint", null, "A bar is the time from start to end. Its filled part is as long as the time in the cell or the server that the receipt measured; the rest is, for example, waiting for memory and loading the component. Approvals have rows of their own. The time between turns is left out."),
       this.axis, this.rows, this.chosen))];
     this.rows.addEventListener("pointerdown", (event) => this.drag(event));
     new ResizeObserver(() => this.draw()).observe(this.rows);
@@ -96,14 +116,17 @@ export class Timeline {
     replace(this.space);
     const session = new Session(id);
     const entries = [];
+    let now = 0;
     try {
+      const { state } = await api.session(id);
+      if (["running", "waiting"].includes(state)) now = Date.now();
       await api.history(id, (page) => { for (const entry of page) { entries.push(entry); session.apply(entry); } });
     } catch (error) {
       replace(this.totals, h("p.bad", null, "The session could not be loaded: " + error.message));
       return;
     }
     this.calls = session.calls;
-    this.all_rows = rowsOf(entries);
+    this.all_rows = rowsOf(entries, now);
     const { totals } = session;
     let peak = 0;
     let moved = 0;
@@ -155,12 +178,18 @@ export class Timeline {
   row(row, index) {
     const scale = 100 / (this.to - this.from);
     const bar = h(`div.span.${row.state === "done" ? row.kind : row.state}`);
+    const part = inside(row);
+    if (part) {
+      const filled = h("div.part");
+      filled.style.width = `${Math.min(100, (part * 100) / (row.to - row.from))}%`;
+      bar.classList.add("whole");
+      bar.append(filled);
+    }
     const left = (row.from - this.from) * scale;
     const width = Math.max((row.to - row.from) * scale, 0);
     bar.style.left = `${left}%`;
     bar.style.width = `${width}%`;
-    const duration = span((row.receipt?.wall_us) ?? (row.to - row.from) * 1000);
-    const label = h("span.label", null, duration, row.state === "done" ? h("span.unseen", null, " done") : " · " + wordOf(row));
+    const label = h("span.label", null, measured(row), row.state === "done" ? h("span.unseen", null, " done") : " · " + wordOf(row));
     const end = left + width;
     if (end < (this.rows.clientWidth < 600 ? 45 : 80)) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
     else label.style.right = `calc(${Math.max(0, 100 - Math.max(left, 20))}% + 4px)`;
@@ -176,7 +205,8 @@ export class Timeline {
     this.drawn = "";
     this.draw();
     const call = row.kind === "call" && !row.depth && [...this.calls.values()].find((one) => one.id === row.id);
-    replace(this.chosen, h("section.card", null, h("h2", null, line(row.name, 100)), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
+    replace(this.chosen, h("section.card", null, h("h2", null, line(row.name, 100)),
+      row.kind === "call" && h("p", null, `from start to result: ${measured(row)}`), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
       row.usage && h("p", null, `${count(row.usage.input)} tokens in, ${count(row.usage.output)} out`),
       h("details", null, h("summary", null, "Events as JSON"), row.entries.map((entry) => box(JSON.stringify(entry, null, 2), { label: "Event" })))));
   }

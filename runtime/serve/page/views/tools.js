@@ -1,5 +1,5 @@
 // Components: what each can touch, in the words of `policy explain`, and its tools.
-import { h, line, replace, words, box, foreign } from "../dom.js";
+import { h, line, replace, words, box, foreign, ago } from "../dom.js";
 import { receipt } from "./calls.js";
 import { api } from "../contract.js";
 
@@ -38,7 +38,7 @@ export class Tools {
       component.limits?.length > 0 && h("details", null, h("summary", null, "Limits"), h("ul", null, component.limits.map((limit) => h("li", null, line(limit, 200))))),
       (component.tools || []).map((tool) => h("details", null, h("summary", null, h("strong", null, line(tool.name, 80))), h("p", null, line(tool.description || "no description", 2000)),
         tool.schema && box(JSON.stringify(tool.schema, null, 2), { label: "Schema of the arguments" }))),
-      component.receipts?.length > 0 && h("details", null, h("summary", null, "Last receipts"), component.receipts.map((one) => h("div", null, receipt(one.receipt || one)))));
+      component.receipts?.length > 0 && h("details", null, h("summary", null, "Last receipts"), component.receipts.map((one) => h("div", null, h("h3", null, line(one.tool, 80), " ", h("span.faint.small", null, [one.error && "failed", one.at_ms && ago(one.at_ms)].filter(Boolean).join(", "))), receipt(one.receipt)))));
   }
 
   close() {}

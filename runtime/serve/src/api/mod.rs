@@ -5,6 +5,7 @@ mod openapi;
 mod questions;
 mod scratch;
 mod sessions;
+mod tools;
 mod turns;
 
 use hyper::{Method, Response, StatusCode};
@@ -72,12 +73,7 @@ fn decoded(value: &str) -> Option<String> {
 impl Call {
     /// Parses the body.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        // `serde_json` would name types of Rust.
-        if self.body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-            return Err(Failure::invalid("the body is a JSON object"));
-        }
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::invalid(format!("the body is wrong: {error}")))
+        crate::body::parse(&self.body)
     }
 
     /// Parses the body of a request without members.
@@ -94,7 +90,9 @@ impl Call {
             return Ok(default);
         };
         let number = text.parse().ok().filter(|number| *number <= most);
-        number.ok_or_else(|| Failure::invalid(format!("`{name}` is a whole number of at most {most}")))
+        number.ok_or_else(|| {
+            Failure::invalid(format!("`{name}` is a whole number of at most {most}")).param(name)
+        })
     }
 }
 
@@ -134,14 +132,7 @@ pub(crate) async fn respond(
     let is_get = call.method == Method::GET;
     match parts.as_slice() {
         ["info"] => Ok(answer::ok(&info(server, &call))),
-        ["tools"] => {
-            let main = host.agents().first().map(|agent| agent.id.as_str());
-            if !call.caller.state.limits.allows(main.unwrap_or_default()) {
-                let message = "the client may not use the main agent, whose tools these are";
-                return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
-            }
-            Ok(answer::ok(&host.tools()))
-        }
+        ["tools"] => tools::respond(server, &call).await,
         ["usage"] => {
             let days = call.number("days", 30, MAX_DAYS)?;
             let usage = host.usage(&call.caller.owner, days).await;
@@ -208,7 +199,7 @@ fn info(server: &Server, call: &Call) -> Value {
 /// Returns a session of the client. That of another is as one that does not exist.
 async fn session(server: &Server, call: &Call, id: &str) -> Result<SessionInfo, Failure> {
     let info = server.turns.host.store().info(id).await?;
-    match call.caller.owns(info.owner.as_deref()) {
+    match server.is_of_caller(call, &info) {
         true => Ok(info),
         false => Err(Failure::no_session()),
     }

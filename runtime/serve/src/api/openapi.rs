@@ -390,12 +390,16 @@ fn schemas_of_sessions() -> Value {
         &json!({"day": text(), "turns": number(), "failed_turns": number(), "usage": one("Tokens"), "calls": number(), "failed_calls": number(), "denials": number()}),
         &json!({"agent": text(), "cost_micros": number(), "p50_us": number(), "p95_us": number()}),
     );
+    let receipt = answer(
+        &json!({"seq": number(), "call": text(), "tool": text()}),
+        &json!({"at_ms": number(), "error": text(), "receipt": object}),
+    );
     let component = answer(
         &json!({
             "name": text(), "kind": {"enum": ["tool", "hook", "server"]}, "is_locked": {"type": "boolean"}, "is_in_cell": {"type": "boolean"},
             "access": list(&words), "tools": list(&answer(&json!({"name": text(), "description": text(), "schema": {}}), &none)),
         }),
-        &json!({"digest": text()}),
+        &json!({"digest": text(), "limits": list(&text()), "receipts": list(&receipt)}),
     );
     json!({
         "Error": answer(&json!({"error": answer(&json!({"code": text(), "message": text()}), &json!({"hints": list(&text())}))}), &none),
@@ -406,13 +410,10 @@ fn schemas_of_sessions() -> Value {
         "SessionDetails": answer(&session_and_questions, &details),
         "Sessions": answer(&json!({"sessions": list(&one("Session"))}), &json!({"next": text()})),
         "NewSession": body(&[], &json!({"agent": {"type": ["string", "null"]}})),
-        "Name": body(&[], &json!({"name": {"type": ["string", "null"]}})),
+        "Name": body(&["name"], &json!({"name": {"type": ["string", "null"]}})),
         "Fork": body(&[], &json!({"events": {"type": ["integer", "null"], "minimum": 0}, "before_turn": {"type": ["integer", "null"], "minimum": 0}})),
         "Events": answer(&json!({"events": list(&event), "events_total": number()}), &none),
-        "Receipts": answer(
-            &json!({"receipts": list(&answer(&json!({"seq": number(), "call": text(), "tool": text()}), &json!({"at_ms": number(), "error": text(), "receipt": object})))}),
-            &none,
-        ),
+        "Receipts": answer(&json!({"receipts": list(&receipt)}), &none),
         "Question": answer(
             &json!({
                 "id": text(), "session": text(), "call": text(), "cause": {"enum": ["rule", "flow", "rule_and_flow"]}, "tool": text(),

@@ -121,7 +121,7 @@ pub(super) async fn create(server: &Server, call: &Call) -> Result<Response<BoxB
     let wanted: Create = call.parse()?;
     let host = &server.turns.host;
     let agent = wanted.agent.unwrap_or_else(|| "default".into());
-    let is_own = call.caller.state.limits.allows(&agent);
+    let is_own = server.allows_agent(call, &agent);
     if !is_own || !host.agents().iter().any(|known| known.id == agent) {
         return Err(Failure::not_found("there is no such agent").hint("`GET /api/info` lists them"));
     }
@@ -148,6 +148,8 @@ pub(super) async fn show(server: &Server, info: &SessionInfo) -> Result<Response
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rename {
+    // `null` takes the name away; a body without the member is wrong.
+    #[serde(deserialize_with = "Option::deserialize")]
     name: Option<String>,
 }
 
@@ -262,23 +264,31 @@ pub(super) async fn export(
     Ok(response)
 }
 
+/// Returns the tool of a call that finished, and the call with its receipt; `None` for another entry.
+pub(super) fn receipt_of(entry: &Entry) -> Option<(String, Value)> {
+    if !entry.json.starts_with(r#"{"type":"call_finished""#) {
+        return None;
+    }
+    let Ok(Event::CallFinished { id, tool, result }) = serde_json::from_str(&entry.json) else {
+        return None;
+    };
+    let mut value = json!({"seq": entry.seq, "call": id, "tool": tool});
+    if let Some(at_ms) = entry.at_ms {
+        value["at_ms"] = json!(at_ms);
+    }
+    if let Some(error) = &result.error {
+        value["error"] = json!(error.kind());
+    }
+    if let Some(receipt) = &result.receipt {
+        value["receipt"] = json!(receipt);
+    }
+    Some((tool, value))
+}
+
 pub(super) async fn receipts(server: &Server, info: &SessionInfo) -> Result<Response<BoxBody>, Failure> {
     let mut receipts = std::collections::VecDeque::new();
     each_entry(server, info, |entry| {
-        if !entry.json.starts_with(r#"{"type":"call_finished""#) {
-            return;
-        }
-        if let Ok(Event::CallFinished { id, tool, result }) = serde_json::from_str(&entry.json) {
-            let mut value = json!({"seq": entry.seq, "call": id, "tool": tool});
-            if let Some(at_ms) = entry.at_ms {
-                value["at_ms"] = json!(at_ms);
-            }
-            if let Some(error) = &result.error {
-                value["error"] = json!(error.kind());
-            }
-            if let Some(receipt) = &result.receipt {
-                value["receipt"] = json!(receipt);
-            }
+        if let Some((_, value)) = receipt_of(&entry) {
             if receipts.len() == MAX_RECEIPTS {
                 receipts.pop_front();
             }

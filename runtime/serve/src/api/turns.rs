@@ -87,7 +87,7 @@ fn agent(server: &Server, call: &Call, info: &SessionInfo) -> Result<String, Fai
         let message = "the agent of the session is not in the configuration any more";
         return Err(Failure::new(StatusCode::CONFLICT, "conflict", message));
     }
-    if !call.caller.state.limits.allows(agent) {
+    if !server.allows_agent(call, agent) {
         let message = "the client may not use the agent of the session";
         return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
     }

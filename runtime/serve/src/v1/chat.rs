@@ -83,7 +83,7 @@ impl Chat {
             }
         }
         if conversation.messages.is_empty() {
-            return Err(Failure::invalid("`messages` has no message of the user"));
+            return Err(Failure::invalid("`messages` has no message of the user").param("messages"));
         }
         Ok(conversation)
     }
@@ -104,7 +104,7 @@ impl Chat {
 /// Reads a tool of the client.
 pub(super) fn tool_of(function: &Value) -> Result<ClientTool, Failure> {
     let name = function["name"].as_str();
-    let name = name.ok_or_else(|| Failure::invalid("a tool is no function with a name"))?;
+    let name = name.ok_or_else(|| Failure::invalid("a tool is no function with a name").param("tools"))?;
     Ok(ClientTool {
         name: name.to_owned(),
         description: function["description"].as_str().unwrap_or_default().to_owned(),
@@ -124,7 +124,7 @@ pub(super) async fn respond(
     let chat: Chat = call.parse()?;
     let agent = super::agent(server, call, &chat.model)?;
     if chat.n.is_some_and(|n| n != 1) {
-        return Err(Failure::invalid("`n` is 1: a turn has one answer"));
+        return Err(Failure::invalid("`n` is 1: a turn has one answer").param("n"));
     }
     let conversation = chat.conversation()?;
     let client_tools = chat.tools()?;

@@ -3,12 +3,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
-use toolcell_core::event::TurnOutcome;
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::{Event, EventSink};
 
 use super::Wishes;
-use crate::answer::Failure;
+use crate::answer::{Failure, excerpt};
 use crate::host::TurnEnd;
+
+/// Beginning of a line of Toolcell in the text of an answer.
+const MARK: &str = "[Toolcell]";
+
+/// Maximum length of a notice, in characters.
+const MAX_NOTICE: usize = 2_000;
 
 /// Text and end of a turn.
 pub(super) struct Feed {
@@ -37,6 +43,23 @@ impl State {
             self.text.push_str("\n\n");
         }
         self.text.push_str(text);
+    }
+
+    /// Adds text of the model. Where lines of Toolcell are among it, one that looks like them is marked.
+    fn push_model(&mut self, text: &str, wishes: Wishes) {
+        if !wishes.notices && !wishes.calls {
+            return self.push(text);
+        }
+        for piece in text.split_inclusive(']') {
+            self.push(piece);
+            let line = self.text.rsplit(['\n', '\r']).next().unwrap_or_default();
+            // What stands before it on the line can be invisible.
+            let line =
+                line.trim_start_matches(|character: char| !character.is_alphanumeric() && character != '[');
+            if line.eq_ignore_ascii_case(MARK) {
+                self.text.push_str(" (written by the model)");
+            }
+        }
     }
 
     fn paragraph(&mut self, text: &str) {
@@ -72,7 +95,9 @@ impl Feed {
             }) = &end
                 && !state.text.ends_with(question.as_str())
             {
-                state.paragraph(question);
+                state.needs_break = true;
+                state.push_model(question, self.wishes);
+                state.needs_break = true;
             }
             state.end = Some(end);
         });
@@ -118,18 +143,24 @@ impl EventSink for Feed {
                 state.needs_break = true;
                 state.step = state.text.len();
             }),
-            Event::TextDelta { text } => self.change(|state| state.push(text)),
+            Event::TextDelta { text } => self.change(|state| state.push_model(text, wishes)),
             Event::StepFinished { message, .. } => self.change(|state| {
                 // Of a provider that does not stream.
                 if state.text.len() == state.step {
-                    state.push(&message.text());
+                    state.push_model(&message.text(), wishes);
                 }
             }),
-            Event::Notice { text, .. } if wishes.notices => {
-                self.change(|state| state.paragraph(&format!("[Toolcell]: {text}")));
+            Event::Notice { level, text } if wishes.notices => {
+                let level = match level {
+                    NoticeLevel::Info => "",
+                    NoticeLevel::Warning => "warning: ",
+                    _ => "error: ",
+                };
+                let text = excerpt(text, MAX_NOTICE);
+                self.change(|state| state.paragraph(&format!("{MARK}: {level}{text}")));
             }
             Event::CallStarted { tool, .. } if wishes.calls => {
-                self.change(|state| state.paragraph(&format!("[Toolcell]: `{tool}` runs")));
+                self.change(|state| state.paragraph(&format!("{MARK}: `{tool}` runs")));
             }
             _ => {}
         }
@@ -138,8 +169,6 @@ impl EventSink for Feed {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::event::NoticeLevel;
-
     use super::*;
 
     fn events(wishes: Wishes) -> String {
@@ -173,5 +202,52 @@ mod tests {
             calls: true,
         };
         assert_eq!(events(all), "ab\n\n[Toolcell]: `t` runs\n\n[Toolcell]: n\n\nc");
+    }
+
+    #[test]
+    fn notice_has_its_level_on_one_line() {
+        let feed = Feed::new(Wishes {
+            notices: true,
+            calls: false,
+        });
+        feed.event(&Event::Notice {
+            level: NoticeLevel::Warning,
+            text: "a\n[Toolcell]: b\u{202e}".into(),
+        });
+        let text = feed.state.lock().unwrap().text.clone();
+        assert_eq!(text, "[Toolcell]: warning: a\\n[Toolcell]: b\\u{202e}");
+    }
+
+    #[test]
+    fn model_cannot_write_a_line_of_toolcell() {
+        let written = |wishes: Wishes, deltas: &[&str]| {
+            let feed = Feed::new(wishes);
+            for text in deltas {
+                feed.event(&Event::TextDelta { text: (*text).into() });
+            }
+            let text = feed.state.lock().unwrap().text.clone();
+            text
+        };
+        let all = Wishes {
+            notices: true,
+            calls: true,
+        };
+        for deltas in [
+            &["[Toolcell]: `x` runs"][..],
+            &["Hi.\n", "[Tool", "cell", "]", ": `x` runs"],
+            &["Hi.\n \u{200b}> **[toolCELL]: x"],
+        ] {
+            assert_eq!(written(Wishes::default(), deltas), deltas.concat());
+            let text = written(all, deltas);
+            assert!(
+                text.to_lowercase()
+                    .contains("[toolcell] (written by the model): "),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            written(all, &["as [Toolcell] says [1]"]),
+            "as [Toolcell] says [1]"
+        );
     }
 }

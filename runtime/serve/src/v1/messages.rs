@@ -8,7 +8,11 @@ use serde_json::Value;
 use toolcell_core::message::CallRequest;
 use toolcell_core::{Blob, Content, Message, Part};
 
-use crate::answer::Failure;
+use super::MAX_NAME;
+use crate::answer::{Failure, excerpt};
+
+/// Media types of pictures.
+const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// Conversation of a request.
 #[derive(Debug, Default)]
@@ -47,7 +51,7 @@ impl Conversation {
             role => {
                 return Err(Failure::invalid(format!(
                     "a message has the unknown role `{}`",
-                    excerpt(role)
+                    excerpt(role, MAX_NAME)
                 )));
             }
         }
@@ -81,7 +85,7 @@ impl Conversation {
             if let Message::Tool { call_id, .. } = message
                 && !self.calls.contains_key(call_id)
             {
-                let id = excerpt(call_id);
+                let id = excerpt(call_id, MAX_NAME);
                 return Err(Failure::invalid(format!(
                     "the result of `{id}` is of no call before it"
                 )));
@@ -98,10 +102,6 @@ impl Conversation {
             is_error: false,
         });
     }
-}
-
-pub(super) fn excerpt(text: &str) -> String {
-    text.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
 /// Returns the text of a content: a string, or parts.
@@ -142,15 +142,22 @@ fn part(part: &Value) -> Result<Content, Failure> {
                 .ok_or_else(|| {
                     Failure::invalid("a picture is a `data:` URL in Base64; no other URL is fetched")
                 })?;
+            // Parameters of the type say nothing about a picture.
+            let media_type = media_type.split(';').next().unwrap_or_default().trim();
+            let media_type = media_type.to_ascii_lowercase();
+            if !PICTURES.contains(&media_type.as_str()) {
+                let name = excerpt(&media_type, MAX_NAME);
+                return Err(Failure::invalid(format!(
+                    "a picture is of type PNG, JPEG, GIF or WebP, not `{name}`"
+                )));
+            }
             let data = STANDARD.decode(data);
-            Ok(Content::Blob(Blob {
-                media_type: media_type.to_owned(),
-                data: data.map_err(|_| Failure::invalid("a picture is not Base64"))?,
-            }))
+            let data = data.map_err(|_| Failure::invalid("a picture is not Base64"))?;
+            Ok(Content::Blob(Blob { media_type, data }))
         }
         kind => Err(Failure::invalid(format!(
             "a part has the unknown type `{}`",
-            excerpt(kind)
+            excerpt(kind, MAX_NAME)
         ))),
     }
 }
@@ -165,7 +172,7 @@ mod tests {
     fn content_is_a_text_or_parts_and_no_url_is_fetched() {
         let mut conversation = Conversation::default();
         conversation.say("system", &json!("Be brief.")).unwrap();
-        let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        let picture = json!({"type": "image_url", "image_url": {"url": "data:Image/PNG;a=b;base64,AAAA"}});
         conversation
             .say("user", &json!([{"type": "text", "text": "hi"}, picture]))
             .unwrap();
@@ -174,9 +181,12 @@ mod tests {
             panic!("{conversation:?}");
         };
         assert_eq!(content.len(), 2);
+        assert!(matches!(&content[1], Content::Blob(blob) if blob.media_type == "image/png"));
         for wrong in [
             json!([{"type": "image_url", "image_url": {"url": "https://evil.example/x.png"}}]),
             json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}}]),
+            json!([{"type": "image_url", "image_url": {"url": "data:text/html;base64,AAAA"}}]),
+            json!([{"type": "image_url", "image_url": {"url": "data:;base64,AAAA"}}]),
             json!([{"type": "file"}]),
             json!([1]),
             json!(1),

@@ -3,6 +3,7 @@
 //! Agents are models. Calls of their own tools run in the server, and are left out of the answer unless the client asks for them;
 //! calls of tools that the client sends go back to it, and its next request continues the turn.
 
+mod begin;
 mod chat;
 mod feed;
 mod messages;
@@ -20,10 +21,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::provider::Usage;
+use toolcell_core::provider::{StopReason, Usage};
 use toolcell_http::BoxBody;
 
-use crate::answer::{self, Failure};
+use crate::answer::{self, Failure, excerpt};
 use crate::host::{ClientTool, TurnEnd};
 use crate::server::{Call, Server};
 
@@ -33,6 +34,9 @@ const MAX_PAUSED: usize = 256;
 
 /// Maximum number of tools of a client.
 const MAX_TOOLS: usize = 128;
+
+/// Maximum length of a foreign name in an error, in characters.
+const MAX_NAME: usize = 64;
 
 /// Turns that wait in memory for results, with their owners.
 #[derive(Default)]
@@ -97,7 +101,7 @@ fn error_of(failure: &Failure) -> Value {
         status if status.is_server_error() => "server_error",
         _ => "invalid_request_error",
     };
-    json!({"message": failure.message, "type": kind, "param": null, "code": failure.code})
+    json!({"message": failure.message, "type": kind, "param": failure.param, "code": failure.code})
 }
 
 /// Answers a request of `/v1`.
@@ -143,7 +147,8 @@ fn model(id: &str) -> Value {
 fn agent(server: &Server, call: &Call, model: &str) -> Result<String, Failure> {
     let mut agents = server.turns.host.agents().iter();
     let found = agents
-        .find(|agent| agent.id == model && call.caller.state.limits.allows(model))
+        .find(|agent| agent.id == model)
+        .filter(|_| server.allows_agent(call, model))
         .map(|agent| agent.id.clone());
     found.ok_or_else(|| {
         Failure::new(
@@ -151,20 +156,19 @@ fn agent(server: &Server, call: &Call, model: &str) -> Result<String, Failure> {
             "model_not_found",
             "there is no such model; `GET /v1/models` lists them",
         )
+        .param("model")
     })
 }
 
 /// Checks the tools of a client.
 fn tools(of_client: Vec<ClientTool>) -> Result<Vec<ClientTool>, Failure> {
     if of_client.len() > MAX_TOOLS {
-        return Err(Failure::invalid(format!(
-            "a request has at most {MAX_TOOLS} tools"
-        )));
+        return Err(Failure::invalid(format!("a request has at most {MAX_TOOLS} tools")).param("tools"));
     }
     let mut names = HashSet::new();
     if let Some(twice) = of_client.iter().find(|tool| !names.insert(tool.name.as_str())) {
-        let name = messages::excerpt(&twice.name);
-        return Err(Failure::invalid(format!("two tools have the name `{name}`")));
+        let name = excerpt(&twice.name, MAX_NAME);
+        return Err(Failure::invalid(format!("two tools have the name `{name}`")).param("tools"));
     }
     Ok(of_client)
 }
@@ -200,6 +204,9 @@ fn turn_of<'a>(
 /// Error of a turn that ended without an answer.
 fn failure_of(end: &TurnEnd) -> Option<Failure> {
     let bad = |message: &str| Failure::new(StatusCode::BAD_GATEWAY, "turn_failed", message);
+    if let Some(limit) = &end.limit {
+        return Some(limit.clone().into());
+    }
     if let Some(failure) = &end.failure {
         return Some(Failure::failed(failure.clone()));
     }
@@ -226,8 +233,33 @@ fn finish_reason(end: &TurnEnd) -> &'static str {
     }
     match &end.outcome {
         Some(TurnOutcome::Budget { .. } | TurnOutcome::Deadline { .. }) => "length",
-        Some(TurnOutcome::Stopped { .. }) => "content_filter",
+        Some(TurnOutcome::Stopped { stop }) => match stop {
+            StopReason::MaxTokens => "length",
+            _ => "content_filter",
+        },
         _ => "stop",
+    }
+}
+
+/// Reason for which an answer is incomplete, as Responses has it; `None` for a complete one.
+fn incomplete_reason(end: &TurnEnd) -> Option<&'static str> {
+    match finish_reason(end) {
+        "length" => Some("max_output_tokens"),
+        "content_filter" => Some("content_filter"),
+        _ => None,
+    }
+}
+
+/// Checks members of a request that would change the meaning of the answer, which this server does not have.
+///
+/// # Errors
+/// One is there.
+fn check_absent(members: [(&'static str, &Value, &str); 2]) -> Result<(), Failure> {
+    match members.into_iter().find(|(_, value, _)| !value.is_null()) {
+        None => Ok(()),
+        Some((name, _, instead)) => {
+            Err(Failure::invalid(format!("`{name}` is not supported: {instead}")).param(name))
+        }
     }
 }
 
@@ -271,6 +303,31 @@ mod tests {
         let other = call_id(&uuid::Uuid::now_v7().to_string(), 0);
         assert!(turn_of([(id.as_str(), "a".into())].into_iter()).is_some());
         assert!(turn_of([(id.as_str(), "a".into()), (other.as_str(), "b".into())].into_iter()).is_none());
+    }
+
+    #[test]
+    fn end_of_an_answer_has_its_reason() {
+        let of = |outcome| {
+            let end = TurnEnd {
+                outcome: Some(outcome),
+                ..TurnEnd::default()
+            };
+            (finish_reason(&end), incomplete_reason(&end))
+        };
+        let stopped = |stop| of(TurnOutcome::Stopped { stop });
+        assert_eq!(
+            stopped(StopReason::MaxTokens),
+            ("length", Some("max_output_tokens"))
+        );
+        assert_eq!(
+            stopped(StopReason::Refused),
+            ("content_filter", Some("content_filter"))
+        );
+        assert_eq!(
+            of(TurnOutcome::Deadline { ms: 1 }),
+            ("length", Some("max_output_tokens"))
+        );
+        assert_eq!(of(TurnOutcome::Completed), ("stop", None));
     }
 
     #[test]

@@ -84,7 +84,7 @@ async fn text_of(server: &Server, call: &Call, id: &str) -> Result<String, Failu
     let (session, events) = of_message_id(id).ok_or_else(none)?;
     let store = server.turns.host.store();
     let info = store.info(&session).await.map_err(|_| none())?;
-    if !call.caller.owns(info.owner.as_deref()) {
+    if !server.is_of_caller(call, &info) {
         return Err(none());
     }
     let entries = store.entries(&session, events, MAX_TURN, 64 << 20).await?;

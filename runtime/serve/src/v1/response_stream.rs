@@ -121,7 +121,11 @@ impl Stream {
                 json!({"output_index": index, "item": item}),
             );
         }
-        let response = self.answer.whole("completed", &output, Some(&end));
-        self.push("response.completed", json!({ "response": response }));
+        let response = self.answer.ended(&output, &end);
+        let kind = match response["status"] == "incomplete" {
+            true => "response.incomplete",
+            false => "response.completed",
+        };
+        self.push(kind, json!({ "response": response }));
     }
 }

@@ -1,25 +1,26 @@
 //! `POST /v1/responses`. Its conversations are sessions, which `previous_response_id` continues.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::{Response, StatusCode};
+use hyper::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::{Event, Message};
+use toolcell_core::Message;
 use toolcell_http::BoxBody;
 
 use super::chat::{run, tool_of};
 use super::feed::Feed;
-use super::messages::{Conversation, excerpt};
-use super::references;
+use super::messages::Conversation;
 use super::response_stream::Stream;
-use super::{V1, Wishes, call_id, failure_of, responses_usage, seconds, turn_of};
-use crate::answer::{self, Failure};
-use crate::host::{ClientTool, Keep, Start, TurnEnd, TurnRequest};
+use super::{
+    MAX_NAME, V1, Wishes, call_id, check_absent, failure_of, incomplete_reason, responses_usage, seconds,
+};
+use super::{begin, references};
+use crate::answer::{self, Failure, excerpt};
+use crate::host::{ClientTool, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
 
 /// Maximum number of entries after the beginning of a response in which its end is searched.
@@ -43,6 +44,10 @@ struct Wanted {
     tool_choice: Value,
     #[serde(default)]
     metadata: Value,
+    #[serde(default)]
+    conversation: Value,
+    #[serde(default)]
+    prompt: Value,
     #[serde(default)]
     toolcell: Wishes,
 }
@@ -72,7 +77,7 @@ impl Wanted {
                 return Ok((conversation, results));
             }
             Value::Array(items) => items,
-            _ => return Err(Failure::invalid("`input` is a string or an array of items")),
+            _ => return Err(Failure::invalid("`input` is a string or an array of items").param("input")),
         };
         for item in items {
             let text = |name: &str| {
@@ -92,13 +97,16 @@ impl Wanted {
                 }
                 "reasoning" => {}
                 kind => {
-                    let message = format!("an item of `input` has the unknown type `{}`", excerpt(kind));
+                    let message = format!(
+                        "an item of `input` has the unknown type `{}`",
+                        excerpt(kind, MAX_NAME)
+                    );
                     return Err(Failure::invalid(message));
                 }
             }
         }
         if conversation.messages.is_empty() {
-            return Err(Failure::invalid("`input` has no message"));
+            return Err(Failure::invalid("`input` has no message").param("input"));
         }
         Ok((conversation, results))
     }
@@ -120,18 +128,6 @@ impl Wanted {
     }
 }
 
-/// Turn of a response.
-struct Begin {
-    session: String,
-    keep: Keep,
-    start: Start,
-    results: BTreeMap<usize, String>,
-    /// Number of events before the turn.
-    events: u64,
-    /// Number of events before this part of it.
-    at: u64,
-}
-
 pub(super) async fn respond(
     server: &Server,
     call: &Call,
@@ -140,6 +136,14 @@ pub(super) async fn respond(
 ) -> Result<Response<BoxBody>, Failure> {
     let mut wanted: Wanted = call.parse()?;
     let agent = super::agent(server, call, &wanted.model)?;
+    check_absent([
+        (
+            "conversation",
+            &wanted.conversation,
+            "continue with `previous_response_id`",
+        ),
+        ("prompt", &wanted.prompt, "send `instructions` and `input`"),
+    ])?;
     references::resolve(server, call, &mut wanted.input).await?;
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
@@ -148,13 +152,13 @@ pub(super) async fn respond(
     let instructions = conversation.instructions;
     let messages = conversation.messages;
     let begin = match (&wanted.previous_response_id, is_stored) {
-        (Some(previous), _) => go_on(server, call, previous, messages, &results).await?,
-        (None, false) => in_memory(server, call, messages, &results, checked)?,
-        (None, true) => match waiting(server, call, &messages, &results).await? {
+        (Some(previous), _) => begin::go_on(server, call, previous, messages, &results).await?,
+        (None, false) => begin::in_memory(server, call, messages, &results, checked)?,
+        (None, true) => match begin::waiting(server, call, &messages, &results).await? {
             Some(begin) => begin,
             None => {
                 checked?;
-                new(server, call, &agent, messages).await?
+                begin::new(server, call, &agent, messages).await?
             }
         },
     };
@@ -197,180 +201,7 @@ pub(super) async fn respond(
         return Err(failure);
     }
     let output = answer.output(&server.v1, &text, &end);
-    Ok(answer::ok(&answer.whole("completed", &output, Some(&end))))
-}
-
-/// Begins a session of the store, whose earlier messages are imported.
-async fn new(
-    server: &Server,
-    call: &Call,
-    agent: &str,
-    mut messages: Vec<Message>,
-) -> Result<Begin, Failure> {
-    let session = uuid::Uuid::now_v7().to_string();
-    let store = server.turns.host.store();
-    store.create(&session, agent, &call.caller.owner).await?;
-    let last = messages.pop_if(|message| matches!(message, Message::User { .. }));
-    let mut events = 0;
-    if !messages.is_empty() {
-        events = store
-            .append(&session, 0, vec![Event::Imported { messages }])
-            .await?;
-    }
-    Ok(Begin {
-        session,
-        keep: Keep::Stored,
-        start: last.map_or(Start::Proceed, Start::Parts),
-        results: BTreeMap::new(),
-        events,
-        at: events,
-    })
-}
-
-/// Continues a stored turn that waits for these results, which the client sends without naming the response before.
-async fn waiting(
-    server: &Server,
-    call: &Call,
-    messages: &[Message],
-    results: &[(String, String)],
-) -> Result<Option<Begin>, Failure> {
-    let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
-    // Results of earlier turns stand before the message that followed them.
-    let after = messages
-        .iter()
-        .rposition(|message| !matches!(message, Message::Tool { .. }));
-    let count = messages.len() - after.map_or(0, |at| at + 1);
-    let last = &results[results.len().saturating_sub(count)..];
-    let of_turn = turn_of(last.iter().map(|(id, text)| (id.as_str(), text.clone())));
-    let Some((session, results)) = of_turn.filter(|_| ends_with_results) else {
-        return Ok(None);
-    };
-    let store = server.turns.host.store();
-    let Ok(info) = store.info(&session).await else {
-        return Ok(None);
-    };
-    if !call.caller.owns(info.owner.as_deref()) || server.turns.state_of(&info).await != "open" {
-        return Ok(None);
-    }
-    let from = info.events.saturating_sub(MAX_TURN as u64);
-    let entries = store.entries(&session, from, MAX_TURN, 64 << 20).await?;
-    let start = entries
-        .iter()
-        .rfind(|entry| entry.json.starts_with(r#"{"type":"turn_started""#));
-    Ok(start.map(|start| Begin {
-        session,
-        keep: Keep::Stored,
-        start: Start::Resume,
-        results,
-        events: start.seq - 1,
-        at: info.events,
-    }))
-}
-
-/// Begins a session in memory, or continues one that waits for these results.
-fn in_memory(
-    server: &Server,
-    call: &Call,
-    messages: Vec<Message>,
-    results: &[(String, String)],
-    checked: Result<(), Failure>,
-) -> Result<Begin, Failure> {
-    let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
-    let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
-    let paused =
-        of_turn.filter(|(session, _)| ends_with_results && server.v1.take(session, &call.caller.owner));
-    Ok(match paused {
-        Some((session, results)) => Begin {
-            session,
-            keep: Keep::Paused,
-            start: Start::Resume,
-            results,
-            events: 0,
-            at: 0,
-        },
-        None => {
-            checked?;
-            Begin {
-                session: uuid::Uuid::now_v7().to_string(),
-                keep: Keep::New(messages),
-                start: Start::Proceed,
-                results: BTreeMap::new(),
-                events: 0,
-                at: 0,
-            }
-        }
-    })
-}
-
-/// Continues a session after a response; a copy of it, if it went on already.
-async fn go_on(
-    server: &Server,
-    call: &Call,
-    previous: &str,
-    messages: Vec<Message>,
-    results: &[(String, String)],
-) -> Result<Begin, Failure> {
-    let none = || {
-        Failure::new(
-            StatusCode::NOT_FOUND,
-            "previous_response_not_found",
-            "there is no such response",
-        )
-    };
-    let (mut session, before) = of_id(previous).ok_or_else(none)?;
-    let store = server.turns.host.store();
-    let info = store.info(&session).await.map_err(|_| none())?;
-    if !call.caller.owns(info.owner.as_deref()) || before > info.events {
-        return Err(none());
-    }
-    let entries = store.entries(&session, before, MAX_TURN, 64 << 20).await?;
-    let is_start = |json: &str| json.starts_with(r#"{"type":"turn_started""#);
-    let mut starts = entries.iter().filter(|entry| is_start(&entry.json));
-    if starts.next().is_none() {
-        return Err(none());
-    }
-    let mut events = info.events;
-    if let Some(next) = starts.next() {
-        // Another request went on from the same response.
-        events = next.seq - 1;
-        let fork = uuid::Uuid::now_v7().to_string();
-        store.fork(&session, &fork, Some(events)).await?;
-        session = fork;
-    }
-    if !results.is_empty() {
-        let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
-        let (_, results) = of_turn.ok_or_else(|| {
-            Failure::invalid("the results in `input` are of calls that the previous response does not have")
-        })?;
-        return Ok(Begin {
-            session,
-            keep: Keep::Stored,
-            start: Start::Resume,
-            results,
-            // The turn is the same one.
-            events: before,
-            at: events,
-        });
-    }
-    let mut content = Vec::new();
-    for message in messages {
-        match message {
-            Message::User { content: more } => content.extend(more),
-            _ => {
-                let message =
-                    "with `previous_response_id`, `input` has messages of the user, or results of calls";
-                return Err(Failure::invalid(message));
-            }
-        }
-    }
-    Ok(Begin {
-        session,
-        keep: Keep::Stored,
-        start: Start::Parts(Message::User { content }),
-        results: BTreeMap::new(),
-        events,
-        at: events,
-    })
+    Ok(answer::ok(&answer.ended(&output, &end)))
 }
 
 pub(super) struct Answer {
@@ -462,6 +293,21 @@ impl Answer {
             "truncation": "disabled",
             "usage": end.map(|end| responses_usage(&end.usage)),
         })
+    }
+
+    /// Returns a response that has ended, complete or not.
+    pub(super) fn ended(&self, output: &[Value], end: &TurnEnd) -> Value {
+        let reason = incomplete_reason(end);
+        let status = if reason.is_some() {
+            "incomplete"
+        } else {
+            "completed"
+        };
+        let mut response = self.whole(status, output, Some(end));
+        if let Some(reason) = reason {
+            response["incomplete_details"] = json!({ "reason": reason });
+        }
+        response
     }
 
     fn stream(

@@ -15,7 +15,7 @@ pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Re
     let (session, before) = of_id(id).ok_or_else(none)?;
     let store = server.turns.host.store();
     let info = store.info(&session).await.map_err(|_| none())?;
-    if !call.caller.owns(info.owner.as_deref()) {
+    if !server.is_of_caller(call, &info) {
         return Err(none());
     }
     let entries = store.entries(&session, before, MAX_TURN, 64 << 20).await?;
@@ -76,7 +76,10 @@ pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Re
         "completed" => answer.output(&server.v1, &end.text, &end),
         _ => Vec::new(),
     };
-    let mut response = answer.whole(status, &output, Some(&end));
+    let mut response = match status {
+        "completed" => answer.ended(&output, &end),
+        status => answer.whole(status, &output, Some(&end)),
+    };
     if let Some(failure) = failure {
         response["error"] = error_of(&failure);
     }

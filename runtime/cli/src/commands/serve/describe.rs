@@ -1,14 +1,14 @@
 //! Words of the terminal for clients: questions, and what components can access.
 
 use serde_json::{Value, json};
-use toolcell_core::ApprovalRequest;
+use toolcell_core::{ApprovalRequest, Limits};
 use toolcell_serve::{QuestionText, TextPart, Words};
 
 use crate::agent::setup::AgentSetup;
 use crate::approval::question;
 use crate::approval::terminal::Known;
 use crate::commands::policy;
-use crate::config::Settings;
+use crate::config::{Settings, limits};
 use crate::ui::terminal::{Fact, Part, Text};
 
 /// Returns a text by its authors.
@@ -51,6 +51,7 @@ pub(super) fn tools(setup: &AgentSetup, settings: &Settings, locked: bool) -> Va
             "name": loaded.settings.name,
             "kind": "tool",
             "digest": loaded.component.digest().to_string(),
+            "limits": limits(&loaded.settings.limits.limits),
             "is_locked": locked,
             "is_in_cell": true,
             "access": lines.next(),
@@ -61,6 +62,8 @@ pub(super) fn tools(setup: &AgentSetup, settings: &Settings, locked: bool) -> Va
         components.push(json!({
             "name": hook.settings.component.name,
             "kind": "hook",
+            "digest": hook.component.identity().digest().to_string(),
+            "limits": limits(&hook.settings.component.limits.limits),
             "is_locked": locked,
             "is_in_cell": true,
             "access": lines.next(),
@@ -83,6 +86,12 @@ pub(super) fn tools(setup: &AgentSetup, settings: &Settings, locked: bool) -> Va
         "combinations": access.combinations.iter().map(plain).collect::<Vec<_>>(),
         "guard": format!("{:?}", settings.flow.value).to_lowercase(),
     })
+}
+
+/// Returns the limits in the words of the configuration.
+fn limits(limits: &Limits) -> Vec<String> {
+    let text = |name| format!("{name} {}", limits::exactly(name, limits::get(limits, name)));
+    limits::NAMES.into_iter().map(text).collect()
 }
 
 fn spec(spec: &toolcell_core::ToolSpec) -> Value {

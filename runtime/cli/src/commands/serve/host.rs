@@ -84,11 +84,11 @@ impl AgentHost {
     pub(super) fn new(
         setup: AgentSetup,
         (own, daily): (Vec<(String, OwnAgents)>, BTreeMap<String, Daily>),
-        settings: &Settings,
+        (settings, is_locked): (&Settings, bool),
         store: Arc<SqliteSessions>,
         environment: &Environment,
     ) -> Result<Arc<Self>, Failure> {
-        let tools = describe::tools(&setup, settings, false);
+        let tools = describe::tools(&setup, settings, is_locked);
         let info = |id: &str, description: &str, builder: &AgentBuilder| {
             let provider = builder.provider_info();
             AgentInfo {

@@ -28,6 +28,18 @@ const FIRST_STEP: u64 = 8_192;
 /// Seconds after which a client may try again whose other turns may use what is left of the day.
 const SOON: u64 = 5;
 
+/// Message for a client without anything left of its day.
+pub(super) const USED_UP: &str =
+    "the client has used up its tokens or its money of today, which end at midnight UTC";
+
+/// Returns the refusal of a client without anything left of its day.
+pub(super) fn used_up(now: u64) -> Refusal {
+    Refusal::UsedUp {
+        message: USED_UP.into(),
+        seconds: DAY_SECONDS - now % DAY_SECONDS,
+    }
+}
+
 /// Use of one client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Used {
@@ -224,11 +236,7 @@ impl Ledger {
             false => Used::default(),
         };
         if !used.is_below(limits) {
-            return Err(Refusal::UsedUp {
-                message: "the client has used up its tokens or its money of today, which end at midnight UTC"
-                    .into(),
-                seconds: DAY_SECONDS - now % DAY_SECONDS,
-            });
+            return Err(used_up(now));
         }
         let mut all = self.running();
         let running = all.entry(client.to_owned()).or_default();

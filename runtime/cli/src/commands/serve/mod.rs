@@ -191,7 +191,13 @@ impl Serve {
             printer.note(text!("to open the page: {}", format!("{at}{link}")));
         });
         let access = Access::new(clients, PageKey::of_secret(&secret), print);
-        let host = AgentHost::new(setup, (own_agents, daily), &settings, store, environment)?;
+        let host = AgentHost::new(
+            setup,
+            (own_agents, daily),
+            (&settings, self.agent.locked),
+            store,
+            environment,
+        )?;
         let server = Server::new(host.clone(), access, reached, mounted.service());
         tell(address, &shown, environment, console);
         server.print_link();

@@ -335,8 +335,8 @@ pub(super) async fn run(
             };
         }
     };
-    let failure = (is_used_up && report.outcome == TurnOutcome::Cancelled)
-        .then(|| "the client has used up its tokens or its money of today".to_owned());
+    let limit =
+        (is_used_up && report.outcome == TurnOutcome::Cancelled).then(|| ledger::used_up(ledger::now()));
     let waiting: Vec<ClientCall> = tools
         .waiting(&session)
         .into_iter()
@@ -349,7 +349,8 @@ pub(super) async fn run(
         outcome: Some(report.outcome),
         text: report.text,
         usage: report.usage,
-        failure,
+        failure: limit.is_some().then(|| ledger::USED_UP.to_owned()),
         waiting,
+        limit,
     }
 }
