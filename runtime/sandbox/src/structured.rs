@@ -119,7 +119,10 @@ mod tests {
             assert!(matches!(refused, ToolError::Limit { .. }), "{refused}");
         }
         let account = MemoryAccount::unlimited();
-        for (text, reason) in [("[", "is not valid JSON"), ("[-0]", "cannot be represented exactly")] {
+        for (text, reason) in [
+            ("[", "is not valid JSON"),
+            ("[-0]", "cannot be represented exactly"),
+        ] {
             let refused = parse(text.into(), &account).await.unwrap_err();
             assert!(refused.to_string().contains(reason), "{refused}");
         }

@@ -427,7 +427,10 @@ fn finish(
     {
         let reasons = format!("does not match its own schema: {}", Mismatch::list(&mismatches));
         let reasons = redactor.text(&reasons).into_owned();
-        return Err(structured::broken(&failure::cut(reasons, failure::MAX_ERROR_TEXT)));
+        return Err(structured::broken(&failure::cut(
+            reasons,
+            failure::MAX_ERROR_TEXT,
+        )));
     }
     let content = output.content.into_iter().map(to_core).collect();
     Ok(CallResult {
