@@ -81,6 +81,7 @@ mod program;
 mod prompts;
 mod resources;
 mod sandbox;
+mod structured;
 mod tool;
 mod typed;
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use toolcell_core::json::inexact_number;
 use toolcell_core::schema::Mismatch;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
@@ -17,6 +16,7 @@ use wasmtime::Store;
 use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::bindings::{PromptProviderPre, ResourceProviderPre};
 use crate::cell::failure;
+use crate::cell::memory::MemoryAccount;
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
 use crate::component::{Code, Component, Loaded};
@@ -27,6 +27,7 @@ use crate::places;
 use crate::program::{Program, ProgramCall, ProgramResult};
 use crate::prompts::PromptRun;
 use crate::resources::ReadRun;
+use crate::structured;
 use crate::typed::{FunctionCall, FunctionResult, Functions};
 
 /// One tool of one component, with the policy under which it is called, or what reads its resources or gets its prompts.
@@ -177,7 +178,7 @@ impl ComponentTool {
             .run_cell(request, ToolRun { call })
             .await;
         let result = ended.result.and_then(|answer| match answer {
-            Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
+            Ok((output, value)) => finish(output, value, self.spec.output.as_deref(), redactor),
             Err(error) => Err(self.guest_error(error, cx)),
         });
         CallResult::from(result).with_receipt(ended.receipt)
@@ -343,24 +344,36 @@ struct ToolRun {
 
 impl GuestCall for ToolRun {
     type World = ProviderPre<CellState>;
-    type Done = Result<Output, GuestError>;
+    type Done = Result<(Output, Option<Value>), GuestError>;
 
     async fn call_guest(
         self,
         guest: &Provider,
         store: &mut Store<CellState>,
     ) -> wasmtime::Result<Self::Done> {
-        guest.toolcell_tool_tools().call_run(store, &self.call).await
+        let done = guest.toolcell_tool_tools().call_run(store, &self.call).await?;
+        Ok(done.map(|output| (output, None)))
     }
 
     fn bytes_out(done: &Self::Done) -> u64 {
         match done {
-            Ok(output) => {
+            Ok((output, _)) => {
                 let content: usize = output.content.iter().map(content_len).sum();
                 (content + output.structured.as_ref().map_or(0, String::len)) as u64
             }
             Err(error) => guest_text(error).len() as u64,
         }
+    }
+
+    async fn complete(done: Self::Done, account: &MemoryAccount) -> Result<Self::Done, ToolError> {
+        let Ok((mut output, _)) = done else {
+            return Ok(done);
+        };
+        let value = match output.structured.take() {
+            Some(text) => Some(structured::parse(text, account).await?),
+            None => None,
+        };
+        Ok(Ok((output, value)))
     }
 }
 
@@ -403,33 +416,28 @@ pub(crate) fn guest_text(error: &GuestError) -> &str {
 }
 
 /// Converts the output of the guest; structured output must match the tool's schema.
-fn finish(output: Output, schema: Option<&Schema>, redactor: &Redactor) -> Result<CallResult, ToolError> {
-    let structured = match output.structured {
-        None => None,
-        Some(text) => Some(structured(&text, schema, redactor)?),
-    };
+fn finish(
+    output: Output,
+    structured: Option<Value>,
+    schema: Option<&Schema>,
+    redactor: &Redactor,
+) -> Result<CallResult, ToolError> {
+    if let (Some(value), Some(schema)) = (&structured, schema)
+        && let Err(mismatches) = schema.validate(value)
+    {
+        let reasons = format!("does not match its own schema: {}", Mismatch::list(&mismatches));
+        let reasons = redactor.text(&reasons).into_owned();
+        return Err(structured::broken(&failure::cut(
+            reasons,
+            failure::MAX_ERROR_TEXT,
+        )));
+    }
     let content = output.content.into_iter().map(to_core).collect();
     Ok(CallResult {
         content,
         structured,
         ..CallResult::default()
     })
-}
-
-fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Result<Value, ToolError> {
-    let broken = |what: String| ToolError::crashed(format!("its structured output {what}"));
-    let value: Value = serde_json::from_str(text).map_err(|e| broken(format!("is not valid JSON: {e}")))?;
-    if inexact_number(text).is_some() {
-        return Err(broken("has a number that cannot be represented exactly".into()));
-    }
-    if let Some(schema) = schema
-        && let Err(mismatches) = schema.validate(&value)
-    {
-        let reasons = format!("does not match its own schema: {}", Mismatch::list(&mismatches));
-        let reasons = redactor.text(&reasons).into_owned();
-        return Err(broken(failure::cut(reasons, failure::MAX_ERROR_TEXT)));
-    }
-    Ok(value)
 }
 
 pub(crate) fn to_core(content: bindings::Content) -> Content {

@@ -74,6 +74,24 @@ async fn every_kind_of_hoard_ends_with_the_memory_limit() {
     }
 }
 
+/// A hundred times the size of its text, and made when the guest has returned.
+#[tokio::test]
+async fn structured_result_counts_as_memory_of_the_call() {
+    let count = 100_000;
+    let (result, receipt) = run(&hoard::objects(count), 256 << 20, &[]).await;
+    assert_eq!(result, Ok(()));
+    assert!(receipt.peak_host_memory > 600 * u64::from(count), "{receipt:?}");
+    let less = receipt.peak_memory - 1;
+    let (result, receipt) = run(&hoard::objects(count), less, &[]).await;
+    assert_eq!(result, stopped(less));
+    assert!(receipt.peak_memory <= less, "{receipt:?}");
+    // Beyond the output limit it is not parsed.
+    let (result, receipt) = run(&hoard::objects(650_000), 256 << 20, &[]).await;
+    let limit = Limit::Output(Limits::default().output);
+    assert_eq!(result, Err(ToolError::Limit { limit }));
+    assert_eq!(receipt.peak_host_memory, 0);
+}
+
 #[tokio::test]
 async fn moderate_use_of_each_kind_is_allowed() {
     let directory = tempfile::tempdir().unwrap();

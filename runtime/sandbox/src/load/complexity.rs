@@ -33,6 +33,10 @@ pub(super) const MAX_PARTS: u32 = 256;
 /// Maximum nesting depth of components.
 pub(super) const MAX_NESTING: u32 = 16;
 
+/// Maximum size of a value of a type in bytes, and of the parameters of a function together. Lists of fixed length declare any
+/// size in a few bytes, and the engine adds sizes up in 32 bits.
+const MAX_VALUE_BYTES: u32 = 256 << 20;
+
 /// Limit of the complexity of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -58,6 +62,8 @@ pub enum ComplexityLimit {
     Tables,
     /// Initial number of elements of a table.
     TableElements,
+    /// Size of a value of a type.
+    ValueBytes,
 }
 
 impl ComplexityLimit {
@@ -74,6 +80,7 @@ impl ComplexityLimit {
             Self::Memories => MAX_MEMORIES,
             Self::Tables => MAX_TABLES,
             Self::TableElements => MAX_TABLE_START,
+            Self::ValueBytes => MAX_VALUE_BYTES,
         })
     }
 }
@@ -91,6 +98,7 @@ impl fmt::Display for ComplexityLimit {
             Self::Memories => "memories",
             Self::Tables => "tables",
             Self::TableElements => "elements in one table",
+            Self::ValueBytes => "bytes in a value of one type, such as a list of fixed length",
         })
     }
 }

@@ -223,3 +223,21 @@ pub(crate) fn random(count: u32) -> Probe {
         &times(count, "(call $random (i64.const 1048576) (i32.const 256))"),
     )
 }
+
+/// Returns a structured result with this many objects of one member, of seven bytes each.
+pub(crate) fn objects(count: u32) -> Probe {
+    // `{"a":[`, `{"":0},` and `]}`.
+    Probe::running(&format!(
+        "(drop (memory.grow (i32.const 70)))
+         (i64.store (i32.const 131072) (i64.const 0x5b3a2261227b))
+         (local.set $j (i32.const 131078))
+         (local.set $i (i32.const {count}))
+         (loop $next
+           (i64.store (local.get $j) (i64.const 0x2c7d303a22227b))
+           (local.set $j (i32.add (local.get $j) (i32.const 7)))
+           (br_if $next (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+         (i32.store16 (i32.sub (local.get $j) (i32.const 1)) (i32.const 0x7d5d))
+         (call $answer (i32.const 0) (i32.const 0) (i32.const 131072)
+           (i32.sub (i32.add (local.get $j) (i32.const 1)) (i32.const 131072)))"
+    ))
+}

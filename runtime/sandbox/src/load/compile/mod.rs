@@ -3,6 +3,7 @@
 mod child;
 mod command;
 mod isolation;
+mod type_sizes;
 
 pub use child::compile_child_main;
 pub use command::{CompileCommand, CompileLimits, Compiler};
@@ -52,11 +53,11 @@ pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, LoadErro
     }
 }
 
-/// Validates a component, and determines whether its only defect is the use of a disabled feature.
+/// Validates a component and the sizes of its types, and determines whether its only defect is the use of a disabled feature.
 fn validate(engine: &Engine, bytes: &[u8]) -> Result<(), LoadError> {
     let ours = engine.get_wasm_features();
     let Err(error) = Validator::new_with_features(ours).validate_all(bytes) else {
-        return Ok(());
+        return type_sizes::check(bytes, ours);
     };
     let valid_with = |features| Validator::new_with_features(features).validate_all(bytes).is_ok();
     let everything = WasmFeatures::all();

@@ -428,3 +428,27 @@ fn schema_of_the_deepest_types_is_accepted() {
         assert!(Schema::parse(&result.to_string()).is_ok(), "{deepest:?}");
     }
 }
+
+/// The engine adds up sizes in 32 bits. Without a check its compiler panics where overflows do.
+#[tokio::test]
+async fn types_of_any_size_are_refused_with_the_reason() {
+    for types in [
+        "(type $a (list u8 1073741824)) (type $b (list $a 4)) (type $t (tuple $b $b))",
+        "(type $a (list u64 1073741824)) (type $t (tuple u8 $a))",
+        "(type $a (list u8 1073741824)) (type $t (tuple $a $a $a $a))",
+        "(type $a (list string 1000000)) (type $b (list $a 1000000)) (type $t (option $b))",
+    ] {
+        let text = format!(
+            r#"(component {ECHO} {types}
+(core module $n (func (export "f") (param i32)))
+(core instance $j (instantiate $n))
+(func $f (param "v" $t) (canon lift (core func $j "f") (memory $i "memory") (realloc (func $i "realloc"))))
+(export "f" (func $f)))"#
+        );
+        let refused = load(&sandbox(), &text).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("bytes in a value of one type"),
+            "{types}: {refused}"
+        );
+    }
+}
