@@ -102,7 +102,7 @@ fn first_of(sequence: &[u8]) -> &[u8] {
             let bytes = &value[2..2 + usize::from(long & 0x7f)];
             let length = bytes
                 .iter()
-                .fold(0, |length, byte| length << 8 | usize::from(*byte));
+                .fold(0, |length, byte| (length << 8) | usize::from(*byte));
             (2 + bytes.len(), length)
         }
     };

@@ -134,6 +134,17 @@ impl Identity {
         }
     }
 
+    /// Digest of the trusted root, if it is not that of the public Sigstore.
+    pub(crate) fn trusted_root(&self) -> Option<Digest> {
+        self.trusted_root
+    }
+}
+
+#[cfg_attr(
+    not(feature = "sigstore"),
+    allow(dead_code, reason = "certificates are compared with it")
+)]
+impl Identity {
     /// Subject alternative name of the certificate.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
@@ -147,11 +158,6 @@ impl Identity {
     /// Issuer in the certificate.
     pub(crate) fn issuer(&self) -> &str {
         &self.issuer
-    }
-
-    /// Digest of the trusted root, if it is not that of the public Sigstore.
-    pub(crate) fn trusted_root(&self) -> Option<Digest> {
-        self.trusted_root
     }
 }
 
