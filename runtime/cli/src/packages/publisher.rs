@@ -111,9 +111,15 @@ impl Identity {
                 text.escape_debug()
             );
         }
+        for text in [&identity, &issuer] {
+            ensure!(
+                !text.contains('*') && !text.starts_with('^') && !text.ends_with('$'),
+                "`{text}` is a pattern; it is compared as a whole, with nothing left open"
+            );
+        }
         ensure!(
-            is_uri(&identity) || identity.split('@').filter(|part| !part.is_empty()).count() == 2,
-            "`{identity}` is neither an e-mail address nor a URI; the identity is the whole subject of the certificate, not a pattern"
+            is_uri(&identity) || is_address(&identity),
+            "`{identity}` is neither an e-mail address nor a URI"
         );
         ensure!(
             is_uri(&issuer),
@@ -171,6 +177,12 @@ impl fmt::Display for Identity {
     }
 }
 
+/// True for `local@domain`.
+fn is_address(text: &str) -> bool {
+    text.rsplit_once('@')
+        .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty())
+}
+
 /// True for `scheme://rest`.
 fn is_uri(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, rest)| {
@@ -207,12 +219,23 @@ mod tests {
             "me@",
             "a b@example.com",
             "me@example.com\n",
+            ".*@example.com",
+            "^me@example.com",
+            "me@example.com$",
+            "https://example.com/*",
             "é@example.com",
             "://",
         ] {
             assert!(identity(wrong, ISSUER).is_err(), "{wrong}");
         }
-        for wrong in ["", "*", "accounts.example.com", "https://a b", "https://\u{202e}"] {
+        for wrong in [
+            "",
+            "*",
+            "https://*.example.com",
+            "accounts.example.com",
+            "https://a b",
+            "https://\u{202e}",
+        ] {
             assert!(identity("me@example.com", wrong).is_err(), "{wrong}");
         }
         let long = |length: usize| identity(&format!("a://{}", "x".repeat(length - 4)), ISSUER).is_ok();

@@ -3,7 +3,9 @@
 use anyhow::{Context as _, anyhow, bail, ensure};
 use sigstore_verify::trust_root::{SIGSTORE_PRODUCTION_TRUSTED_ROOT, TrustedRoot};
 use sigstore_verify::types::{Bundle, KindVersion, SignatureContent, Statement};
-use sigstore_verify::{CertificateError, Error, IdentityMatcher, VerificationPolicy, Verifier};
+use sigstore_verify::{
+    CertificateError, Error, IdentityMatcher, SubjectAltName, VerificationPolicy, Verifier,
+};
 
 use super::provider::with_message;
 use crate::packages::publisher::Identity;
@@ -113,16 +115,26 @@ fn check_statement(bundle: &Bundle) -> anyhow::Result<()> {
 
 /// Says what failed, in words of this program. Text of the bundle is quoted.
 fn reason(error: &Error) -> anyhow::Error {
-    let quoted = |text: Option<String>| text.map_or("nobody".to_owned(), |text| format!("`{}`", cut(&text)));
+    let quoted = |text: &str| format!("`{}`", cut(text));
     let what = match error {
         Error::IdentityMismatch { expected, actual } => {
-            let actual = quoted(actual.as_ref().map(ToString::to_string));
-            return anyhow!("it is signed by {actual}, and its publisher is pinned to the {expected}");
+            let actual = match actual {
+                Some(SubjectAltName::Email(address)) => format!("the e-mail address {}", quoted(address)),
+                Some(other) => format!("the URI {}", quoted(other.as_str())),
+                None => "a certificate without an e-mail address or URI".into(),
+            };
+            let expected = match expected {
+                IdentityMatcher::Email(address) => format!("the e-mail address {}", quoted(address)),
+                IdentityMatcher::Uri(uri) => format!("the URI {}", quoted(uri)),
+                other => quoted(&other.to_string()),
+            };
+            return anyhow!("it is signed by {actual}, and its publisher is pinned to {expected}");
         }
         Error::IssuerMismatch { expected, actual } => {
-            let actual = quoted(actual.clone());
+            let actual = actual.as_deref().map_or("no issuer".into(), quoted);
             return anyhow!(
-                "its signer is vouched for by {actual}, and its publisher is pinned to the issuer {expected}"
+                "its signer is vouched for by {actual}, and its publisher is pinned to the issuer {}",
+                quoted(expected)
             );
         }
         Error::SignatureInvalid(_) | Error::ArtifactMismatch(_) => "its bundle is not of this component",
