@@ -8,16 +8,16 @@ use super::{component, configuration, hex, stored};
 use crate::support::cli_user::User;
 
 /// A server that answers each request by its path, and keeps the heads.
-struct Server {
-    address: SocketAddr,
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 /// An answer: status, headers, body.
-type Reply = (u16, Vec<String>, Vec<u8>);
+pub(super) type Reply = (u16, Vec<String>, Vec<u8>);
 
 impl Server {
-    fn start(answer: impl Fn(&str) -> Reply + Send + 'static) -> Self {
+    pub(super) fn start(answer: impl Fn(&str) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let heads: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -69,7 +69,7 @@ fn serve(
     stream.write_all(&body)
 }
 
-fn ok(body: impl AsRef<[u8]>) -> Reply {
+pub(super) fn ok(body: impl AsRef<[u8]>) -> Reply {
     (200, Vec::new(), body.as_ref().to_vec())
 }
 
@@ -77,7 +77,7 @@ fn found(location: &str) -> Reply {
     (302, vec![format!("location: {location}")], Vec::new())
 }
 
-fn manifest(media_type: &str, digest: &str, size: usize) -> String {
+pub(super) fn manifest(media_type: &str, digest: &str, size: usize) -> String {
     format!(
         r#"{{"schemaVersion": 2, "config": {{"mediaType": "application/vnd.wasm.config.v0+json", "digest": "sha256:{digest}", "size": 2}},
         "layers": [{{"mediaType": "{media_type}", "digest": "sha256:{digest}", "size": {size}}}]}}"#

@@ -2,9 +2,15 @@
 
 mod files;
 mod hostile;
+#[cfg(feature = "sigstore")]
+mod private_sigstore;
 #[cfg(target_os = "linux")]
 mod registry;
 mod signatures;
+#[cfg(feature = "sigstore")]
+mod sigstore;
+#[cfg(not(feature = "sigstore"))]
+mod sigstore_absent;
 
 use std::path::PathBuf;
 

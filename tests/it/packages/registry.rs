@@ -1,6 +1,8 @@
 //! A real registry: that of Debian (`docker-registry`), on loopback.
 
 use std::io::Read as _;
+#[cfg(feature = "sigstore")]
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,6 +62,118 @@ impl Drop for Registry {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Sends a request, and returns the value of the header `location`.
+#[cfg(feature = "sigstore")]
+fn send(host: &str, method: &str, path: &str, media_type: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: {media_type}\r\ncontent-length: {length}\r\n\r\n"
+    )
+    .unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 20"), "{method} {path}: {answer}");
+    let location = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("Location: "))
+        .unwrap_or_default();
+    location
+        .trim_start_matches(&format!("http://{host}"))
+        .trim()
+        .to_owned()
+}
+
+#[cfg(feature = "sigstore")]
+#[test]
+#[ignore = "needs docker-registry; .ci/run installs it and runs this"]
+fn bundle_in_a_registry_without_referrers_is_found_by_its_tag() {
+    use super::private_sigstore::{COSIGN, MEDIA_TYPE, Signer, Sigstore};
+
+    let registry = Registry::start();
+    let host = registry.host.as_str();
+    let (sigstore, user) = (Sigstore::new(), User::new());
+    user.file("root.json", sigstore.trusted_root().to_string());
+    let identity = [
+        "--identity",
+        "them@example.com",
+        "--issuer",
+        "https://accounts.example.com",
+    ];
+    user.run(
+        &[
+            &["key", "add", "them", "--trusted-root", "root.json"][..],
+            &identity,
+        ]
+        .concat(),
+    )
+    .ended(0);
+    user.file("one.wasm", component("First."));
+    let tag = format!("{host}/tool:1");
+    let pushed = user.run(&["tool", "push", "one.wasm", &tag]).ended(0).stdout;
+    let digest = pushed.trim().rsplit_once("@sha256:").unwrap().1;
+    let add = ["tool", "add", &tag, "--publisher", "them"];
+    let seen = user.run(&add).ended(7);
+    assert!(
+        seen.stderr.contains("it has no bundle of Sigstore"),
+        "{}",
+        seen.stderr
+    );
+
+    // What `cosign sign` leaves in a registry that has no list of referrers.
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        let accept = "application/vnd.oci.image.manifest.v1+json";
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: {host}\r\naccept: {accept}\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    let artefact = get("/v2/tool/manifests/1");
+    assert_eq!(hex(artefact.as_bytes()), digest);
+    let signer = Signer {
+        statement: Some(COSIGN.into()),
+        ..Signer::mail("them@example.com")
+    };
+    let bundle = sigstore.sign(artefact.as_bytes(), &signer).to_string();
+    for blob in [bundle.as_str(), "{}"] {
+        let place = send(host, "POST", "/v2/tool/blobs/uploads/", "text/plain", b"");
+        let place = format!("{place}&digest=sha256:{}", hex(blob.as_bytes()));
+        send(host, "PUT", &place, "application/octet-stream", blob.as_bytes());
+    }
+    let oci = |what: &str| format!("application/vnd.oci.{what}.v1+json");
+    let described = |media_type: &str, content: &str| {
+        let digest = format!("sha256:{}", hex(content.as_bytes()));
+        serde_json::json!({ "mediaType": media_type, "digest": digest, "size": content.len() })
+    };
+    let manifest = serde_json::json!({
+        "schemaVersion": 2,
+        "mediaType": oci("image.manifest"),
+        "artifactType": MEDIA_TYPE,
+        "config": described("application/vnd.oci.empty.v1+json", "{}"),
+        "layers": [described(MEDIA_TYPE, &bundle)],
+        "subject": described(&oci("image.manifest"), &artefact),
+    })
+    .to_string();
+    let at = |tag: &str| format!("/v2/tool/manifests/{tag}");
+    let place = at(&format!("sha256:{}", hex(manifest.as_bytes())));
+    send(host, "PUT", &place, &oci("image.manifest"), manifest.as_bytes());
+    let mut listed = described(&oci("image.manifest"), &manifest);
+    listed["artifactType"] = MEDIA_TYPE.into();
+    let index =
+        serde_json::json!({ "schemaVersion": 2, "mediaType": oci("image.index"), "manifests": [listed] });
+    let (place, index) = (at(&format!("sha256-{digest}")), index.to_string());
+    send(host, "PUT", &place, &oci("image.index"), index.as_bytes());
+    user.run(&add).ended(0);
+    user.run(&["call", "tool", "{}"]).ended(0);
 }
 
 #[test]

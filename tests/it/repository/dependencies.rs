@@ -79,6 +79,9 @@ pub(super) fn metadata() -> Value {
     if cfg!(feature = "local") {
         features.push("--features=toolcell/local");
     }
+    if cfg!(feature = "sigstore") {
+        features.push("--features=toolcell/sigstore");
+    }
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--locked", "--offline", "--format-version", "1"])
         .args(["--filter-platform", &host])

@@ -19,6 +19,7 @@ use toolcell_sandbox::Digest;
 
 use crate::config::user_files::{read_list, write_list};
 use crate::environment::Environment;
+use crate::packages::publisher::Publisher;
 
 /// Algorithm of keys and signatures, in front of each.
 const ALGORITHM: &str = "ed25519:";
@@ -44,11 +45,12 @@ const MAX_NAME: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct PublicKey([u8; PUBLIC_BYTES]);
 
-/// A key of the ring.
+/// A key or an identity of the ring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NamedKey {
     pub(crate) name: String,
-    pub(crate) key: PublicKey,
+    #[serde(rename = "key")]
+    pub(crate) publisher: Publisher,
 }
 
 /// The user's keys: public ones in a list, private ones in a file each. Locked for other processes until it is dropped.
@@ -138,7 +140,7 @@ impl KeyRing {
         self.directory.join(format!("{name}.private"))
     }
 
-    /// Returns the public keys by name.
+    /// Returns the public keys and identities by name.
     ///
     /// # Errors
     /// Returns an error if the list is damaged.
@@ -147,13 +149,13 @@ impl KeyRing {
             .with_context(|| format!("the keys in `{}` cannot be used", self.list().display()))
     }
 
-    /// Returns a public key by its name.
+    /// Returns a public key or an identity by its name.
     ///
     /// # Errors
     /// Returns an error if there is none.
-    pub(crate) fn key(&self, name: &str) -> anyhow::Result<PublicKey> {
+    pub(crate) fn publisher(&self, name: &str) -> anyhow::Result<Publisher> {
         let found = self.keys()?.into_iter().find(|known| known.name == name);
-        found.map(|known| known.key).with_context(|| {
+        found.map(|known| known.publisher).with_context(|| {
             format!(
                 "there is no key `{}`; `toolcell key add` adds one",
                 name.escape_debug()
@@ -166,11 +168,11 @@ impl KeyRing {
         self.private(name).exists()
     }
 
-    /// Adds the public key of a publisher.
+    /// Adds the public key or the identity of a publisher.
     ///
     /// # Errors
     /// Returns an error if the name is taken or not valid, or the ring cannot be written.
-    pub(crate) fn add(&self, name: &str, key: PublicKey) -> anyhow::Result<()> {
+    pub(crate) fn add(&self, name: &str, publisher: Publisher) -> anyhow::Result<()> {
         check_name(name)?;
         let mut keys = self.keys()?;
         ensure!(
@@ -179,7 +181,7 @@ impl KeyRing {
         );
         keys.push(NamedKey {
             name: name.to_owned(),
-            key,
+            publisher,
         });
         keys.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(write_list(&self.list(), &keys)?)
@@ -202,7 +204,7 @@ impl KeyRing {
         let pair = pair(pkcs8.as_ref())?;
         let public = public(&pair)?;
         toolcell_fs::replace(&self.private(name), pkcs8.as_ref(), toolcell_fs::PRIVATE)?;
-        if let Err(error) = self.add(name, public.clone()) {
+        if let Err(error) = self.add(name, Publisher::Key(public.clone())) {
             std::fs::remove_file(self.private(name))?;
             return Err(error);
         }
@@ -219,7 +221,7 @@ impl KeyRing {
         if self.is_own(name) {
             std::fs::remove_file(self.private(name))?;
         } else {
-            self.key(name)?;
+            self.publisher(name)?;
         }
         keys.retain(|known| known.name != name);
         Ok(write_list(&self.list(), &keys)?)
@@ -236,7 +238,7 @@ impl KeyRing {
             Ok(pkcs8) => pkcs8,
             Err(error) if error.is_not_found() => {
                 ensure!(
-                    self.key(name).is_err(),
+                    self.publisher(name).is_err(),
                     "the private part of `{name}` is not here; `toolcell key list` shows which keys are your own"
                 );
                 bail!("there is no private key `{name}`; `toolcell key generate {name}` creates one")
@@ -320,14 +322,15 @@ mod tests {
         let (_dir, ring) = ring();
         let key = ring.generate("mine").unwrap();
         assert_eq!(key.to_string().parse::<PublicKey>().unwrap(), key);
-        assert_eq!(ring.key("mine").unwrap(), key);
+        assert_eq!(ring.publisher("mine").unwrap(), Publisher::Key(key.clone()));
+        let key = Publisher::Key(key);
         assert!(ring.generate("mine").is_err() && ring.add("mine", key.clone()).is_err());
         ring.add("them@example.com", key).unwrap();
         assert!(ring.is_own("mine") && !ring.is_own("them@example.com"));
         let foreign = ring.sign("them@example.com", Digest::of(b"x")).unwrap_err();
         assert!(foreign.to_string().contains("`toolcell key list`"), "{foreign}");
         ring.remove("mine").unwrap();
-        assert!(!ring.is_own("mine") && ring.key("mine").is_err() && ring.remove("mine").is_err());
+        assert!(!ring.is_own("mine") && ring.publisher("mine").is_err() && ring.remove("mine").is_err());
         for name in ["", "../x", ".x", "a b", "a/b"] {
             assert!(ring.generate(name).is_err(), "{name}");
         }
@@ -359,7 +362,7 @@ mod tests {
         assert!(ring.generate("mine").is_err(), "a private key is not replaced");
         ring.remove("mine").unwrap();
         assert!(!ring.is_own("mine") && ring.remove("mine").is_err());
-        ring.add("mine", key).unwrap();
+        ring.add("mine", Publisher::Key(key)).unwrap();
         assert!(ring.generate("mine").is_err() && !ring.is_own("mine"));
         ring.remove("mine").unwrap();
         ring.generate("mine").unwrap();

@@ -5,9 +5,13 @@
 
 pub(crate) mod credentials;
 pub(crate) mod download;
+mod evidence;
 pub(crate) mod keys;
+pub(crate) mod publisher;
 pub(crate) mod reference;
+mod referrers;
 pub(crate) mod registry;
+pub(crate) mod sigstore;
 pub(crate) mod store;
 pub(crate) mod wants;
 
@@ -21,7 +25,8 @@ use crate::components::sandbox::MAX_COMPONENT_BYTES;
 use crate::environment::Environment;
 use crate::packages::credentials::Credentials;
 use crate::packages::download::Downloader;
-use crate::packages::keys::{MAX_SIGNATURE_BYTES, PublicKey};
+use crate::packages::evidence::Evidence;
+use crate::packages::publisher::Publisher;
 use crate::packages::reference::Reference;
 
 /// A component that was fetched.
@@ -36,58 +41,90 @@ pub(crate) struct Fetched {
 /// First bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
 
-/// Fetches a package, and checks its digest and size, and its signature if the key of its publisher is given.
+/// Signer that a package must have, and where its bundle is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signer<'a> {
+    /// Pinned publisher.
+    pub(crate) publisher: Option<&'a Publisher>,
+    /// File with the bundle, if it is not where it is looked for.
+    pub(crate) bundle: Option<&'a Path>,
+}
+
+/// Fetches a package, and checks its digest and size, and that it is of its publisher if one is pinned.
 ///
 /// # Errors
-/// Returns an error if it cannot be read or downloaded, differs from a digest, or has no valid signature of the publisher.
+/// Returns an error if it cannot be read or downloaded, differs from a digest, or is not signed by the publisher.
 pub(crate) async fn fetch(
     reference: &Reference,
     is_private_allowed: bool,
-    publisher: Option<&PublicKey>,
+    signer: Signer<'_>,
     environment: &Environment,
 ) -> anyhow::Result<Fetched> {
-    let (bytes, signature) = match reference {
+    let publisher = signer.publisher;
+    if let Some(Publisher::Identity(_)) = publisher {
+        sigstore::supported()?;
+    }
+    let named = named_bundle(signer)?;
+    // What is named is not looked for.
+    let wanted = publisher.filter(|_| named.is_none());
+    let evidence = match reference {
         Reference::File(path) => {
-            let bytes = toolcell_fs::read(path, &Rules::named(MAX_COMPONENT_BYTES))?;
-            let beside = signature_file(path);
-            let signature = match publisher
-                .map(|_| toolcell_fs::read_text(&beside, &Rules::named(MAX_SIGNATURE_BYTES)))
-            {
-                None => None,
-                Some(Err(error)) if error.is_not_found() => None,
-                Some(signature) => Some(signature?),
-            };
-            (bytes, signature)
+            let component = toolcell_fs::read(path, &Rules::named(MAX_COMPONENT_BYTES))?;
+            let mut found = named;
+            if let Some(publisher) = wanted {
+                let (ending, max_bytes) = publisher.beside();
+                found = match toolcell_fs::read(&beside(path, ending), &Rules::named(max_bytes)) {
+                    Err(error) if error.is_not_found() => None,
+                    read => Some(read?),
+                };
+            }
+            Evidence::beside(component, found)
         }
         Reference::Https { url, digest } => {
             let downloader = Downloader::new(url, is_private_allowed)?;
             let answer = downloader.get(url, None, None, MAX_COMPONENT_BYTES).await?;
-            let answer = answer.succeeded()?;
-            check_digest(&answer.body, *digest)?;
-            let mut signature = None;
-            if publisher.is_some() {
+            let component = answer.succeeded()?.body;
+            check_digest(&component, *digest)?;
+            let mut found = named;
+            if let Some(publisher) = wanted {
+                let (ending, max_bytes) = publisher.beside();
                 let mut beside = url.clone();
-                beside.set_path(&format!("{}{SIGNATURE}", url.path()));
-                let answer = downloader.get(&beside, None, None, MAX_SIGNATURE_BYTES).await?;
+                beside.set_path(&format!("{}{ending}", url.path()));
+                let answer = downloader.get(&beside, None, None, max_bytes).await?;
                 if answer.status != hyper::StatusCode::NOT_FOUND {
-                    signature = Some(String::from_utf8(answer.succeeded()?.body)?);
+                    found = Some(answer.succeeded()?.body);
                 }
             }
-            (answer.body, signature)
+            Evidence::beside(component, found)
         }
         Reference::Oci(image) => {
             let credentials = Credentials::read(environment)?;
-            let pulled = registry::pull(image, is_private_allowed, &credentials).await?;
-            (pulled.component, pulled.signature)
+            registry::pull(image, is_private_allowed, wanted, named, &credentials).await?
         }
     };
-    anyhow::ensure!(bytes.starts_with(MAGIC), "it is not a WebAssembly file");
-    let digest = Digest::of(&bytes);
+    anyhow::ensure!(
+        evidence.component().starts_with(MAGIC),
+        "it is not a WebAssembly file"
+    );
     if let Some(publisher) = publisher {
-        let signature = signature.context("it is not signed, and its publisher is pinned")?;
-        publisher.verify(digest, &signature)?;
+        publisher.verify(&evidence, environment)?;
     }
+    let bytes = evidence.into_component();
+    let digest = Digest::of(&bytes);
     Ok(Fetched { bytes, digest })
+}
+
+/// Reads the bundle that the user named.
+fn named_bundle(signer: Signer<'_>) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(path) = signer.bundle else {
+        return Ok(None);
+    };
+    anyhow::ensure!(
+        matches!(signer.publisher, Some(Publisher::Identity(_))),
+        "a bundle was named, and no identity of Sigstore is pinned that it could be of"
+    );
+    let read = toolcell_fs::read(path, &Rules::named(sigstore::MAX_BUNDLE_BYTES));
+    read.context("the bundle cannot be read").map(Some)
 }
 
 /// End of the name of a file with a signature, after that of the component.
@@ -95,8 +132,13 @@ const SIGNATURE: &str = ".sig";
 
 /// File with the signature of a component.
 pub(crate) fn signature_file(component: &Path) -> PathBuf {
+    beside(component, SIGNATURE)
+}
+
+/// File whose name is that of a component with another ending after it.
+fn beside(component: &Path, ending: &str) -> PathBuf {
     let mut name = component.as_os_str().to_owned();
-    name.push(SIGNATURE);
+    name.push(ending);
     name.into()
 }
 

@@ -13,11 +13,14 @@ use url::Url;
 use super::check_digest;
 use super::credentials::Credentials;
 use super::download::{Answer, Downloader, Outgoing};
+use super::evidence::Evidence;
+use super::publisher::Publisher;
 use super::reference::Image;
+use super::referrers;
 use crate::components::sandbox::MAX_COMPONENT_BYTES;
 
 /// Media type of a manifest (OCI Image Specification 1.1).
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// Media types of a layer that is a component: of the Wasm OCI artefact layout, and of its predecessor.
 const LAYERS: [&str; 2] = ["application/wasm", "application/vnd.wasm.content.layer.v1+wasm"];
@@ -32,7 +35,7 @@ const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
 /// Maximum size of a manifest, in bytes: that which registries accept.
-const MAX_MANIFEST_BYTES: u64 = 4 << 20;
+pub(super) const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
 /// Maximum size of the answer with a token, in bytes.
 const MAX_TOKEN_BYTES: u64 = 64 << 10;
@@ -48,56 +51,43 @@ struct Manifest {
     annotations: BTreeMap<String, String>,
 }
 
-/// Content of an artefact.
-pub(crate) struct Pulled {
-    pub(crate) component: Vec<u8>,
-    /// Signature of the component, unchecked.
-    pub(crate) signature: Option<String>,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Layer {
-    media_type: String,
+pub(super) struct Layer {
+    pub(super) media_type: String,
     digest: String,
     size: u64,
 }
 
-/// Pulls the component of an artefact.
+/// Pulls the component of an artefact, with what a wanted publisher has signed, or with the bundle that was named.
 ///
 /// # Errors
 /// Returns an error if the registry refuses, or something differs from its digest, its size or the expected form.
 pub(crate) async fn pull(
     image: &Image,
     is_private_allowed: bool,
+    wanted: Option<&Publisher>,
+    named: Option<Vec<u8>>,
     credentials: &Credentials,
-) -> anyhow::Result<Pulled> {
+) -> anyhow::Result<Evidence> {
     let url = image.url(&format!("manifests/{}", image.version()))?;
     let mut session = Session::new(image, is_private_allowed, credentials, "pull")?;
     let answer = session.get(&url, Some(MANIFEST), MAX_MANIFEST_BYTES).await?;
+    let manifest = answer.body;
     if let Some(digest) = image.digest {
-        check_digest(&answer.body, digest).context("the manifest was changed")?;
+        check_digest(&manifest, digest).context("the manifest was changed")?;
     }
-    let (layer, signature) = component_layer(&answer.body)?;
-    let digest = Digest::try_from(layer.digest)?;
-    ensure!(
-        layer.size <= MAX_COMPONENT_BYTES,
-        "its component has {} bytes, and the limit is {MAX_COMPONENT_BYTES}",
-        layer.size
-    );
-    let url = image.url(&format!("blobs/{digest}"))?;
-    let answer = session.get(&url, None, layer.size).await?;
-    ensure!(
-        answer.body.len() as u64 == layer.size,
-        "its component has {} bytes, and its manifest says {}",
-        answer.body.len(),
-        layer.size
-    );
-    check_digest(&answer.body, digest).context("the component was changed")?;
-    Ok(Pulled {
-        component: answer.body,
-        signature,
-    })
+    let (layer, signature) = component_layer(&manifest)?;
+    let component = session.blob(&layer, "component", MAX_COMPONENT_BYTES).await?;
+    let mut found: Vec<anyhow::Result<Vec<u8>>> = named.into_iter().map(Ok).collect();
+    match wanted {
+        None => {}
+        Some(Publisher::Key(_)) => found.extend(signature.map(|signature| Ok(signature.into_bytes()))),
+        Some(Publisher::Identity(_)) => {
+            found.extend(referrers::bundles(&mut session, Digest::of(&manifest)).await?);
+        }
+    }
+    Ok(Evidence::of_artefact(component, manifest, found))
 }
 
 /// Pushes a component, and returns the digest of its manifest. The same component gives the same manifest.
@@ -174,9 +164,9 @@ fn component_layer(manifest: &[u8]) -> anyhow::Result<(Layer, Option<String>)> {
 }
 
 /// Requests to one repository.
-struct Session<'a> {
+pub(super) struct Session<'a> {
     downloader: Downloader,
-    image: &'a Image,
+    pub(super) image: &'a Image,
     credentials: &'a Credentials,
     /// Actions on the repository that a token should allow.
     actions: &'static str,
@@ -239,21 +229,53 @@ impl<'a> Session<'a> {
         self.downloader.send(outgoing(authorization)).await?.succeeded()
     }
 
-    /// Requests a resource, with a token if the registry asks for one.
+    /// Downloads a layer, and compares it with its manifest.
+    pub(super) async fn blob(
+        &mut self,
+        layer: &Layer,
+        what: &str,
+        max_bytes: u64,
+    ) -> anyhow::Result<Vec<u8>> {
+        let digest = Digest::try_from(layer.digest.clone())?;
+        ensure!(
+            layer.size <= max_bytes,
+            "its {what} has {} bytes, and the limit is {max_bytes}",
+            layer.size
+        );
+        let url = self.image.url(&format!("blobs/{digest}"))?;
+        let answer = self.get(&url, None, layer.size).await?;
+        ensure!(
+            answer.body.len() as u64 == layer.size,
+            "its {what} has {} bytes, and its manifest says {}",
+            answer.body.len(),
+            layer.size
+        );
+        check_digest(&answer.body, digest).with_context(|| format!("the {what} was changed"))?;
+        Ok(answer.body)
+    }
+
+    /// Requests a resource that must exist.
     async fn get(&mut self, url: &Url, accept: Option<&str>, max_bytes: u64) -> anyhow::Result<Answer> {
+        self.ask(url, accept, max_bytes).await?.succeeded()
+    }
+
+    /// Requests a resource, with a token if the registry asks for one.
+    pub(super) async fn ask(
+        &mut self,
+        url: &Url,
+        accept: Option<&str>,
+        max_bytes: u64,
+    ) -> anyhow::Result<Answer> {
         let first = self
             .downloader
             .get(url, accept, self.authorization.as_deref(), max_bytes);
         let answer = first.await?;
         if answer.status != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
-            return answer.succeeded();
+            return Ok(answer);
         }
         self.authorization = self.authorize(&answer.headers).await?;
         let authorization = self.authorization.as_deref();
-        self.downloader
-            .get(url, accept, authorization, max_bytes)
-            .await?
-            .succeeded()
+        self.downloader.get(url, accept, authorization, max_bytes).await
     }
 
     /// Value of the header `authorization`, as the registry asks for it.

@@ -16,7 +16,7 @@ use crate::components::sandbox::MAX_COMPONENT_BYTES;
 use crate::config::user_files::{read_list, write_list};
 use crate::environment::Environment;
 use crate::packages::Fetched;
-use crate::packages::keys::PublicKey;
+use crate::packages::publisher::Publisher;
 
 /// Directory of the packages, in the data directory.
 const DIRECTORY: &str = "packages";
@@ -36,9 +36,9 @@ pub(crate) struct Package {
     pub(crate) origin: String,
     /// Digest of its component.
     pub(crate) digest: Digest,
-    /// Key that must have signed it.
+    /// Publisher that must have signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) publisher: Option<PublicKey>,
+    pub(crate) publisher: Option<Publisher>,
     /// Configuration file that names it; `None` in lists of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) config: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `toolcell key`: keys of publishers, and signatures of components.
+//! `toolcell key`: keys and identities of publishers, and signatures of components.
 
 use std::io;
 
@@ -11,13 +11,15 @@ use crate::components::sandbox::MAX_COMPONENT_BYTES;
 use crate::config::user_files;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::packages::keys::{KeyRing, PublicKey};
+use crate::packages::keys::KeyRing;
+use crate::packages::publisher::{Identity, Publisher};
 use crate::packages::signature_file;
+use crate::packages::sigstore::{self, Unverified};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_pretty;
 use crate::ui::terminal::{FAINT, NAME, Name, Own, Shown, text};
 
-/// Manage keys of publishers, and sign components.
+/// Manage keys and identities of publishers, and sign components.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Key {
     Generate(Generate),
@@ -37,26 +39,43 @@ pub(crate) struct Generate {
     name: String,
 }
 
-/// Add the public key of a publisher.
+/// Add the public key of a publisher, or its identity in Sigstore.
 ///
-/// A package that is added with `--publisher NAME` must be signed by it, now and at each update.
+/// A package that is added with `--publisher NAME` must be signed by it, now and at each update. An identity is what the certificate of the signer says, exactly: `--identity` is its e-mail address or URI, `--issuer` the OpenID Connect issuer that vouched for it. Identities need a build with the feature `sigstore`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
   toolcell key add them ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=
   toolcell tool add ghcr.io/them/roman:1.0 --publisher them
+  toolcell key add release --identity https://github.com/them/roman/.github/workflows/release.yml@refs/heads/main --issuer https://token.actions.githubusercontent.com
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Add {
-    /// Name of the key.
+    /// Name of the key or identity.
     name: String,
 
     /// Public key, `ed25519:` and base64.
-    #[arg(value_name = "KEY")]
-    key: String,
+    #[arg(
+        value_name = "KEY",
+        required_unless_present = "identity",
+        conflicts_with = "identity"
+    )]
+    key: Option<String>,
+
+    /// E-mail address or URI in the certificates of the publisher, instead of a key.
+    #[arg(long, value_name = "SUBJECT", requires = "issuer")]
+    identity: Option<String>,
+
+    /// Issuer in the certificates of the publisher.
+    #[arg(long, value_name = "URL", requires = "identity")]
+    issuer: Option<String>,
+
+    /// Trusted root of a private Sigstore (`trusted_root.json`) [default: that of the public Sigstore].
+    #[arg(long, value_name = "FILE", requires = "identity")]
+    trusted_root: Option<String>,
 }
 
-/// List the keys.
+/// List the keys and identities.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:\n  toolcell key list --json\n\n{}", crate::exit::TABLE))]
 pub(crate) struct List {
@@ -65,11 +84,11 @@ pub(crate) struct List {
     json: bool,
 }
 
-/// Remove a key, with its private part. Packages that it is pinned for keep it.
+/// Remove a key, with its private part, or an identity. Packages that it is pinned for keep it.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:\n  toolcell key remove them\n\n{}", crate::exit::TABLE))]
 pub(crate) struct Remove {
-    /// Name of the key.
+    /// Name of the key or identity.
     name: String,
 }
 
@@ -93,7 +112,13 @@ pub(crate) struct Sign {
 impl Key {
     pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let failed = |what: &'static str| {
-            move |error: anyhow::Error| Failure::new(exit_of(&error), text!("{}", Own(what))).because(error)
+            move |error: anyhow::Error| {
+                let hint = error
+                    .downcast_ref::<Unverified>()
+                    .map(|unverified| unverified.hint);
+                let failure = Failure::new(exit_of(&error), text!("{}", Own(what))).because(error);
+                failure.hints(hint)
+            }
         };
         let ring = KeyRing::open(environment).map_err(failed("the keys cannot be used"))?;
         match self {
@@ -106,8 +131,8 @@ impl Key {
                 })?;
             }
             Self::Add(command) => {
-                let key = command.key.parse::<PublicKey>();
-                let added = key.and_then(|key| ring.add(&command.name, key));
+                let publisher = command.publisher(environment);
+                let added = publisher.and_then(|publisher| ring.add(&command.name, publisher));
                 added.map_err(failed("the key was not added"))?;
                 console.note(text!(
                     "added; a package of it: toolcell tool add REF --publisher {}",
@@ -137,6 +162,23 @@ fn exit_of(error: &anyhow::Error) -> Exit {
     }
 }
 
+impl Add {
+    /// The key or the identity.
+    fn publisher(&self, environment: &Environment) -> anyhow::Result<Publisher> {
+        let (Some(identity), Some(issuer)) = (&self.identity, &self.issuer) else {
+            return Ok(Publisher::Key(self.key.as_deref().unwrap_or_default().parse()?));
+        };
+        sigstore::supported()?;
+        // Wrong words leave no file.
+        let identity = Identity::new(identity.clone(), issuer.clone(), None)?;
+        let Some(file) = &self.trusted_root else {
+            return Ok(Publisher::Identity(identity));
+        };
+        let root = sigstore::keep_root(file, environment)?;
+        Ok(Publisher::Identity(identity.with_root(root)))
+    }
+}
+
 impl List {
     fn run(&self, ring: &KeyRing, console: &Console) -> Result<(), Failure> {
         let keys = ring
@@ -145,7 +187,14 @@ impl List {
         if self.json {
             let array: Vec<_> = keys
                 .iter()
-                .map(|known| json!({ "name": known.name, "key": known.key, "own": ring.is_own(&known.name) }))
+                .map(|known| {
+                    let (key, identity) = match &known.publisher {
+                        Publisher::Key(key) => (Some(key), None),
+                        Publisher::Identity(identity) => (None, Some(identity)),
+                    };
+                    let own = ring.is_own(&known.name);
+                    json!({ "name": known.name, "key": key, "identity": identity, "own": own })
+                })
                 .collect();
             print_pretty(console, &array)?;
             return Ok(());
@@ -153,7 +202,7 @@ impl List {
         Ok(console.write(|s| {
             for known in &keys {
                 s.out.styled(NAME, text!("{}", Name(&known.name)))?;
-                s.out.text(text!("  {}", Shown(&known.key.to_string())))?;
+                s.out.text(text!("  {}", Shown(&known.publisher.to_string())))?;
                 if ring.is_own(&known.name) {
                     s.out.styled(FAINT, "  your own")?;
                 }

@@ -205,7 +205,12 @@ impl<'a> Report<'a> {
         if let Some(package) = &self.package {
             out.line(text!("package {}", Shown(&package.origin)))?;
             match &package.publisher {
-                Some(key) => out.line(text!("signed by {}, as each update must be", key.to_string()))?,
+                Some(publisher) => {
+                    out.line(text!(
+                        "signed by {}, as each update must be",
+                        publisher.to_string()
+                    ))?;
+                }
                 None => out.line("not bound to a key: an update shows its differences")?,
             }
         }

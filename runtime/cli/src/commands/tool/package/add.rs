@@ -11,6 +11,7 @@ use crate::components::loader::ComponentLoader;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::packages::Signer;
 use crate::packages::reference::Reference;
 use crate::packages::store::{Package, PackageStore};
 use crate::ui::render::Console;
@@ -43,9 +44,13 @@ pub(crate) struct Add {
     #[arg(long, value_name = "SHA256")]
     digest: Option<String>,
 
-    /// Key of `toolcell key` that must have signed it, now and at each update.
+    /// Key or identity of `toolcell key` that must have signed it, now and at each update.
     #[arg(long, value_name = "KEY")]
     publisher: Option<String>,
+
+    /// Bundle of Sigstore for a publisher with an identity [default: FILE.sigstore.json, or what the registry lists].
+    #[arg(long, value_name = "FILE", requires = "publisher")]
+    bundle: Option<String>,
 
     /// Allow the host of the reference to have a private address, now and at each update.
     #[arg(long)]
@@ -79,7 +84,13 @@ impl Add {
         }
         open_configuration(environment, fail)?;
         let publisher = publisher(self.publisher.as_deref(), environment)?;
-        let fetched = fetch(&reference, self.private, publisher.as_ref(), environment, console).await?;
+        let bundle = self.bundle.as_deref();
+        let bundle = bundle.map(|file| environment.path(file, &environment.cwd));
+        let signer = Signer {
+            publisher: publisher.as_ref(),
+            bundle: bundle.as_deref(),
+        };
+        let fetched = fetch(&reference, self.private, signer, environment, console).await?;
         let store = open_store(environment, console).await?;
         // Another command may have changed the configuration before this one had the store.
         settings = config::load(environment, overrides)?;

@@ -23,11 +23,13 @@ use crate::config::{ComponentSource, Sourced, ToolSettings, user_files};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Entry, Format};
-use crate::packages::Fetched;
-use crate::packages::keys::{KeyRing, PublicKey};
+use crate::packages::keys::KeyRing;
+use crate::packages::publisher::Publisher;
 use crate::packages::reference::Reference;
+use crate::packages::sigstore::Unverified;
 use crate::packages::store::{Package, PackageStore};
 use crate::packages::wants::PackageManifest;
+use crate::packages::{Fetched, Signer};
 use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
@@ -53,22 +55,26 @@ struct Reviewed {
 async fn fetch(
     reference: &Reference,
     is_private_allowed: bool,
-    publisher: Option<&PublicKey>,
+    signer: Signer<'_>,
     environment: &Environment,
     console: &Console,
 ) -> Result<Fetched, Failure> {
     let shown = reference.to_string();
     let _activity = console.activity(text!("fetching {}", shown));
-    crate::packages::fetch(reference, is_private_allowed, publisher, environment)
+    crate::packages::fetch(reference, is_private_allowed, signer, environment)
         .await
         .map_err(|error| {
-            Failure::new(Exit::Component, text!("the package `{}` cannot be used", shown)).because(error)
+            let hint = error
+                .downcast_ref::<Unverified>()
+                .map(|unverified| unverified.hint);
+            let what = text!("the package `{}` cannot be used", shown);
+            Failure::new(Exit::Component, what).because(error).hints(hint)
         })
 }
 
-/// Returns the key of a publisher in the ring.
-fn publisher(name: Option<&str>, environment: &Environment) -> Result<Option<PublicKey>, Failure> {
-    let find = |name: &str| KeyRing::open(environment)?.key(name);
+/// Returns the key or identity of a publisher in the ring.
+fn publisher(name: Option<&str>, environment: &Environment) -> Result<Option<Publisher>, Failure> {
+    let find = |name: &str| KeyRing::open(environment)?.publisher(name);
     name.map(find)
         .transpose()
         .map_err(|error| Failure::new(Exit::Usage, "the key of the publisher cannot be used").because(error))

@@ -12,7 +12,8 @@ use crate::components::loader::ComponentLoader;
 use crate::config::{self, ComponentSource, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::packages::keys::PublicKey;
+use crate::packages::Signer;
+use crate::packages::publisher::Publisher;
 use crate::packages::reference::Reference;
 use crate::packages::store::{Package, PackageStore};
 use crate::scratch::diff;
@@ -40,9 +41,13 @@ pub(crate) struct Update {
     #[arg(long, value_name = "REF")]
     from: Option<String>,
 
-    /// Key of the publisher from now on, by its name: for a publisher that has another key.
+    /// Key or identity of the publisher from now on, by its name: for a publisher that has another key.
     #[arg(long, value_name = "NAME")]
     publisher: Option<String>,
+
+    /// Bundle of Sigstore, if it is not where it is looked for.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<String>,
 
     /// Replace the package by the component with this digest.
     #[arg(long, value_name = "DIGEST")]
@@ -78,7 +83,13 @@ impl Update {
         let publisher = named.or_else(|| package.publisher.clone());
         // The permission is for the host that the user named with it.
         let is_private = self.private || (package.private && self.from.is_none());
-        let fetched = fetch(&reference, is_private, publisher.as_ref(), environment, console).await?;
+        let bundle = self.bundle.as_deref();
+        let bundle = bundle.map(|file| environment.path(file, &environment.cwd));
+        let signer = Signer {
+            publisher: publisher.as_ref(),
+            bundle: bundle.as_deref(),
+        };
+        let fetched = fetch(&reference, is_private, signer, environment, console).await?;
         let origin = reference.to_string();
         let store = open_store(environment, console).await?;
         // It was not locked while the component was fetched.
@@ -145,8 +156,8 @@ impl Update {
                 s.out.line(text!("  from {}", package.digest))?;
                 s.out.line(text!("    to {}", fetched.digest))?;
                 if publisher != package.publisher {
-                    let shown = |key: &Option<PublicKey>| match key {
-                        Some(key) => text!("{}", Shown(&key.to_string())),
+                    let shown = |publisher: &Option<Publisher>| match publisher {
+                        Some(publisher) => text!("{}", Shown(&publisher.to_string())),
                         None => "no key".into(),
                     };
                     s.out.line(text!("  signed by {}", shown(&publisher)))?;
@@ -158,7 +169,7 @@ impl Update {
             match &self.accept {
                 None => {
                     return Err(fail().why("its differences are not accepted yet").hint(text!(
-                        "to accept them: toolcell {}tool update {}{}{}{} --accept {}",
+                        "to accept them: toolcell {}tool update {}{}{}{}{} --accept {}",
                         with_configuration(environment.named_config.as_deref(), environment),
                         self.name,
                         self.from
@@ -168,6 +179,10 @@ impl Update {
                         self.publisher
                             .as_ref()
                             .map(|name| format!(" --publisher {}", escape::shell(name)))
+                            .unwrap_or_default(),
+                        self.bundle
+                            .as_ref()
+                            .map(|file| format!(" --bundle {}", escape::shell_path(file)))
                             .unwrap_or_default(),
                         Own(if self.private { " --private" } else { "" }),
                         fetched.digest
@@ -262,7 +277,10 @@ pub(in crate::commands::tool) async fn print_outdated(
             fetch(
                 &reference,
                 package.private,
-                package.publisher.as_ref(),
+                Signer {
+                    publisher: package.publisher.as_ref(),
+                    bundle: None,
+                },
                 environment,
                 console,
             )
