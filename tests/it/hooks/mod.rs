@@ -383,3 +383,19 @@ fn hook_grants_count_for_data_flow_guard() {
         );
     }
 }
+
+#[test]
+fn hint_about_a_hook_is_told_from_its_notices() {
+    let words = "the hook `h` was denied directories `/`";
+    let of = |text: &str| json!({ "name": "text_count", "arguments": { "text": text } });
+    let calls = json!([of("read /x"), of(&format!("say {words}"))]);
+    let user = user("unruly_hook.wasm", "", &calls);
+    let seen = user
+        .run(&[&crate::support::cli_user::SCRIPTED[..], &["--tool", "text"]].concat())
+        .ended(0);
+    let lines = |begin: &str| {
+        let line = format!("{begin}{words}");
+        seen.stderr.lines().filter(|seen| **seen == line).count()
+    };
+    assert_eq!((lines("! "), lines("· │ ")), (1, 1), "{}", seen.stderr);
+}

@@ -18,6 +18,7 @@ use crate::config::{ComponentSource, Origin, Settings};
 use crate::environment::Environment;
 use crate::ui::escape;
 use crate::ui::render::receipt;
+use crate::ui::terminal::{Name, Shown, Text, text};
 
 /// Denial in a receipt of a tool that requested its directories and has none.
 const DIRECTORIES: &str = "directories";
@@ -228,20 +229,28 @@ impl AllowHints {
     }
 
     /// Returns one sentence per denial of a hook, with the configuration line that would allow it, or the denial that
-    /// refused it.
-    pub(crate) fn of_hook(&self, hook: &str, receipt: &Receipt) -> Vec<String> {
+    /// refused it. All but names between backticks are our words, unlike those of a notice of the hook.
+    pub(crate) fn of_hook(&self, hook: &str, receipt: &Receipt) -> Vec<Text> {
         let file = self.user_file.as_deref().unwrap_or("your own configuration");
         let sentence = |denial: &Denial| {
-            let denied = format!("the hook `{hook}` was denied {} {}", denial.what, denial.target);
+            let denied = text!(
+                "the hook `{}` was denied {} `{}`",
+                hook,
+                Name(&denial.what),
+                denial.target
+            );
             // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
             let grant = denial
                 .allow_with
                 .as_ref()
                 .and_then(|line| line.parse::<Grant>().ok());
             match (&denial.denied_by, grant) {
-                (Some(by), _) => format!("{denied}, by {by}"),
-                (None, Some(grant)) => format!(
-                    "{denied}; to allow it, in {file}: [hooks.{hook}] grants = [{}]",
+                (Some(by), _) => text!("{}, by `{}`", denied, by),
+                (None, Some(grant)) => text!(
+                    "{}; to allow it, in {}: `[hooks.{}] grants = [{}]`",
+                    denied,
+                    Shown(file),
+                    hook,
                     escape::toml(&grant.to_string())
                 ),
                 (None, None) => denied,
@@ -590,14 +599,19 @@ mod tests {
             ],
             ..Receipt::default()
         };
-        let denied = "the hook `h` was denied http example.com:443";
+        let denied = "the hook `h` was denied http `example.com:443`";
+        let told = hints.of_hook("h", &receipt);
         assert_eq!(
-            hints.of_hook("h", &receipt),
+            told.iter().map(Text::inert).collect::<Vec<_>>(),
             [
-                format!("{denied}; to allow it, in ~/config.toml: [hooks.h] grants = [\"http=example.com\"]"),
+                format!(
+                    "{denied}; to allow it, in ~/config.toml: `[hooks.h] grants = [\"http=example.com\"]`"
+                ),
                 denied.to_owned(),
-                format!("{denied}, by deny=private (config.toml:1)"),
+                format!("{denied}, by `deny=private (config.toml:1)`"),
             ]
         );
+        // A notice of the hook with these words begins behind the gutter.
+        assert!(told.iter().all(|text| !text.begins_foreign()));
     }
 }

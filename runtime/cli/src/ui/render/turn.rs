@@ -362,10 +362,10 @@ impl TurnView {
     }
 
     /// Returns denials of a hook that were not shown yet.
-    fn new_denials(&self, state: &mut State, hook: &str, receipt: &Receipt) -> Vec<String> {
+    fn new_denials(&self, state: &mut State, hook: &str, receipt: &Receipt) -> Vec<Text> {
         let mut denials = self.hints.of_hook(hook, receipt);
         let shown = &mut state.shown_denials;
-        denials.retain(|denied| shown.len() < Receipt::MAX_ENTRIES && shown.insert(denied.clone()));
+        denials.retain(|denied| shown.len() < Receipt::MAX_ENTRIES && shown.insert(denied.inert()));
         denials
     }
 

@@ -21,6 +21,9 @@ use super::{Overlay, make_dir, stat};
 /// Digest of a file's contents or a link's target, in hexadecimal, with a prefix letter that distinguishes the two.
 type Print = String;
 
+/// Length of a digest with its prefix, in bytes.
+const MAX_PRINT: u64 = 65;
+
 /// Name of this part of an overlay.
 const PART: &str = "base";
 
@@ -145,14 +148,21 @@ fn check(
         }
         return Ok(());
     }
-    // A directory exists here if files below it were recorded.
-    let noted = base.and_then(|base| base.read_to_string(path).ok());
+    let noted = base.and_then(|base| noted(base, path));
     match entry.and_then(|entry| now(entry, pace)) {
         Ok(now) if noted == now => {}
         Err(error) if is_cancelled(&error) => return Err(error),
         _ => found.push(path.to_owned()),
     }
     Ok(())
+}
+
+/// Returns what was noted at a path. There is a directory if files below it were recorded; what is neither was not written by us.
+fn noted(base: &Dir, path: &Path) -> Option<Print> {
+    let mut print = Print::new();
+    let file = Entry::find(base, path).ok()??.open().ok()?;
+    file.take(MAX_PRINT + 1).read_to_string(&mut print).ok()?;
+    Some(print)
 }
 
 /// Returns the digest of an entry that is no directory; `None` if there is none.

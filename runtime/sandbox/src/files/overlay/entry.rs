@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::{Dir, Metadata};
-use rustix::fs::{Mode, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use crate::files::dir::ENTER;
@@ -35,9 +35,17 @@ impl Entry {
         }
     }
 
-    /// Opens a regular file for reading.
-    pub(super) fn open(&self) -> io::Result<cap_std::fs::File> {
-        self.dir.open(&self.name)
+    /// Opens a regular file for reading. It follows no link and waits for no other program, also if the entry was replaced since.
+    ///
+    /// # Errors
+    /// The entry is no regular file, or cannot be opened.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.dir, &self.name, flags, Mode::empty())?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 
     /// Returns the target of a link.

@@ -43,9 +43,7 @@ impl TurnView {
             }
             Event::HookFinished { hook, receipt, .. } => {
                 let denials = self.new_denials(state, hook, receipt);
-                denials
-                    .into_iter()
-                    .try_for_each(|denied| line(WARN, "!", Text::foreign(denied)))
+                denials.into_iter().try_for_each(|denied| line(WARN, "!", denied))
             }
             Event::CallStarted { id, tool, arguments } => {
                 let name = state.names.of(scope, id, tool);

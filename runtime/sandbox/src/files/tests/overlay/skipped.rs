@@ -194,3 +194,35 @@ fn version_of_a_path_through_a_file_is_nothing() {
         );
     }
 }
+
+/// An overlay lies where other programs write as well.
+#[test]
+fn notes_that_others_replaced_are_none_and_wait_for_nobody() {
+    let scratch = Scratch::new();
+    let base = scratch.overlay().join("base");
+    fs::create_dir_all(&base).unwrap();
+    let (host, overlay, base_of) = (scratch.host(), scratch.overlay(), base.clone());
+    let (sender, done) = std::sync::mpsc::channel();
+    fifo(&base.join("good"));
+    std::thread::spawn(move || {
+        sender
+            .send(conflicts(&host, &overlay, &CommitOptions::default()))
+            .unwrap();
+        fs::remove_file(base_of.join("good")).unwrap();
+        std::os::unix::fs::symlink("other", base_of.join("good")).unwrap();
+        fs::write(base_of.join("other"), "f").unwrap();
+        sender
+            .send(conflicts(&host, &overlay, &CommitOptions::default()))
+            .unwrap();
+    });
+    for what in ["a pipe", "a link"] {
+        let found = done.recv_timeout(std::time::Duration::from_secs(10));
+        let found = found.unwrap_or_else(|_| panic!("it waits for {what}")).unwrap();
+        assert_eq!(found, Vec::<PathBuf>::new(), "{what}");
+    }
+    // One that is longer than any of ours differs from everything.
+    fs::remove_file(base.join("good")).unwrap();
+    fs::write(base.join("good"), "f".repeat(1_000)).unwrap();
+    let found = conflicts(&scratch.host(), &scratch.overlay(), &CommitOptions::default()).unwrap();
+    assert_eq!(found, [Path::new("good")]);
+}
