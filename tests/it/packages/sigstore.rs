@@ -589,7 +589,20 @@ fn hostile_list_of_referrers_is_an_error() {
         .replace("2025", "2026")
         .replace("log.example - 1", "log.example - 2");
     assert_ne!(tampered, bundle);
+    let private = |host: &str| -> Reply { (302, vec![format!("location: https://{host}/")], Vec::new()) };
     for (list, of, blob, said) in [
+        (
+            private("[::ffff:10.0.0.1]"),
+            ok(&of_bundle),
+            ok(&bundle),
+            "is not a public address",
+        ),
+        (
+            right.clone(),
+            ok(&of_bundle),
+            private("169.254.169.254"),
+            "is not a public address",
+        ),
         (
             ok("<html>"),
             ok(&of_bundle),
