@@ -2,8 +2,6 @@
 
 mod files;
 mod hostile;
-#[cfg(feature = "sigstore")]
-mod private_sigstore;
 #[cfg(target_os = "linux")]
 mod registry;
 mod signatures;

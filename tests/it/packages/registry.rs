@@ -92,7 +92,7 @@ fn send(host: &str, method: &str, path: &str, media_type: &str, body: &[u8]) -> 
 #[test]
 #[ignore = "needs docker-registry; .ci/run installs it and runs this"]
 fn bundle_in_a_registry_without_referrers_is_found_by_its_tag() {
-    use super::private_sigstore::{COSIGN, MEDIA_TYPE, Signer, Sigstore};
+    use super::sigstore::private::{COSIGN, MEDIA_TYPE, Signer, Sigstore};
 
     let registry = Registry::start();
     let host = registry.host.as_str();

@@ -11,10 +11,10 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 /// Media type of a bundle.
-pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+pub(in crate::packages) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// Type of the statement that cosign signs for an artefact of a registry.
-pub(super) const COSIGN: &str = "https://sigstore.dev/cosign/sign/v1";
+pub(in crate::packages) const COSIGN: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// Start of every certificate: 2025-01-10. It is valid for ten minutes.
 const START: i64 = 1_736_467_200;
@@ -26,7 +26,7 @@ const ISSUER_OID: [u64; 9] = [1, 3, 6, 1, 4, 1, 57264, 1, 8];
 /// List of signed certificate timestamps (RFC 6962).
 const SCT_OID: [u64; 10] = [1, 3, 6, 1, 4, 1, 11129, 2, 4, 2];
 
-pub(super) struct Sigstore {
+pub(in crate::packages) struct Sigstore {
     authority: Issuer<'static, KeyPair>,
     certificate: Vec<u8>,
     log: KeyPair,
@@ -35,21 +35,21 @@ pub(super) struct Sigstore {
 
 /// A signer, and what is special about the signature.
 #[derive(Clone)]
-pub(super) struct Signer {
-    pub(super) name: SanType,
-    pub(super) issuer: String,
+pub(in crate::packages) struct Signer {
+    pub(in crate::packages) name: SanType,
+    pub(in crate::packages) issuer: String,
     /// Time of the entry in the log, in seconds after the start of the certificate.
-    pub(super) time: i64,
+    pub(in crate::packages) time: i64,
     /// Type of the statement; without one the bytes are signed.
-    pub(super) statement: Option<String>,
+    pub(in crate::packages) statement: Option<String>,
     /// Number of entries in the log: one or two.
-    pub(super) tree_size: u64,
-    pub(super) has_sct: bool,
-    pub(super) usage: ExtendedKeyUsagePurpose,
+    pub(in crate::packages) tree_size: u64,
+    pub(in crate::packages) has_sct: bool,
+    pub(in crate::packages) usage: ExtendedKeyUsagePurpose,
 }
 
 impl Signer {
-    pub(super) fn mail(address: &str) -> Self {
+    pub(in crate::packages) fn mail(address: &str) -> Self {
         Self {
             name: SanType::Rfc822Name(address.try_into().unwrap()),
             issuer: "https://accounts.example.com".into(),
@@ -61,7 +61,7 @@ impl Signer {
         }
     }
 
-    pub(super) fn uri(uri: &str) -> Self {
+    pub(in crate::packages) fn uri(uri: &str) -> Self {
         Self {
             name: SanType::URI(uri.try_into().unwrap()),
             ..Self::mail("x")
@@ -124,7 +124,7 @@ fn pem(certificate: &[u8]) -> String {
 }
 
 impl Sigstore {
-    pub(super) fn new() -> Self {
+    pub(in crate::packages) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -142,7 +142,7 @@ impl Sigstore {
     }
 
     /// Its trusted root, as users have it in a file.
-    pub(super) fn trusted_root(&self) -> Value {
+    pub(in crate::packages) fn trusted_root(&self) -> Value {
         let log = |key: &KeyPair| {
             json!([{
                 "baseUrl": "https://log.example",
@@ -225,7 +225,7 @@ impl Sigstore {
     }
 
     /// Signs bytes, as their signer would with cosign.
-    pub(super) fn sign(&self, bytes: &[u8], signer: &Signer) -> Value {
+    pub(in crate::packages) fn sign(&self, bytes: &[u8], signer: &Signer) -> Value {
         let key = key();
         let certificate = self.certificate(signer, &key);
         let sign = |message: &[u8]| key.sign(message).unwrap();
