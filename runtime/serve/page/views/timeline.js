@@ -81,7 +81,8 @@ function measured(row) {
   if (row.kind === "hook") return `${span(row.receipt?.wall_us)} in its cell`;
   const whole = row.to - row.from;
   const part = inside(row);
-  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
+  const tokens = row.usage ? ` · ${count(row.usage.input)} tokens in, ${count(row.usage.output)} out` : "";
+  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${tokens}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
 }
 
 const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
