@@ -108,6 +108,8 @@ class App {
     if (event.key === "Escape" && document.querySelector("aside.open")) { for (const id of ["sessions", "side"]) this.close(id, true); return; }
     const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
     if (isTyping && event.key !== "Escape") return;
+    // Keys on the way to the input, when a question takes its place, are no commands.
+    if (event.target.matches?.(".question") && event.key !== "Escape") return;
     const actions = { "/": () => { this.openSheet("sessions"); this.sessions.search.focus(); }, n: () => this.go("/"), "?": () => this.help() };
     const done = Object.hasOwn(actions, event.key) ? (actions[event.key](), true) : this.view?.key?.(event);
     if (done) event.preventDefault();

@@ -114,7 +114,7 @@ export function tree(node) {
     case "task": return h("span.task", null, node[1] === "done" ? "☑ " : "☐ ");
     case "ol": return h("ol", { start: /^\d{1,9}$/.test(attributes.start) ? attributes.start : "1" }, children);
     case "pre": return codeBlock(attributes.lang, children);
-    case "table": return h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Table" }, h("table", null, children));
+    case "table": return h("div.table-box", { tabindex: "0", role: "group", "aria-label": "Table" }, h("table", null, children));
     case "th": return h("th." + align(attributes.align), { scope: "col" }, children);
     case "td": return h("td." + align(attributes.align), null, children);
     case "a": return link(attributes, children);
@@ -136,7 +136,7 @@ export function codeBlock(language, children) {
   const code = h("code", null, children);
   return h("div.code", null,
     h("div.code-head", null, h("span", null, language || "text"), copyButton(() => code.textContent)),
-    h("pre", { tabindex: "0", role: "region", "aria-label": "Code" }, code));
+    h("pre", { tabindex: "0", role: "group", "aria-label": "Code" }, code));
 }
 
 export function copyButton(text) {
@@ -156,7 +156,7 @@ export function box(text, { lines = 12, label = "Text of others", ends = false }
   const all = String(text ?? "");
   const rows = all.split("\n");
   const short = rows.length > lines || all.length > lines * 200 ? rows.slice(0, lines).join("\n").slice(0, lines * 200) : all;
-  const pre = h("pre.foreign-box", { tabindex: "0", role: "region", "aria-label": label }, foreign(short, ends));
+  const pre = h("pre.foreign-box", { tabindex: "0", role: "group", "aria-label": label }, foreign(short, ends));
   if (short === all) return pre;
   const button = h("button.quiet", {
     "aria-expanded": "false",

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Body as _, Frame};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -36,6 +38,8 @@ pub(crate) struct Failure {
     pub(crate) retry_after: Option<u64>,
     /// Member or parameter of the request that is wrong, if it is known.
     pub(crate) param: Option<String>,
+    /// Methods of the path, for a wrong one (RFC 9110, section 15.5.6).
+    pub(crate) allow: Option<String>,
 }
 
 /// Maximum length of a message, in characters: it can have text of the client.
@@ -66,7 +70,15 @@ impl Failure {
             hints: Vec::new(),
             retry_after: None,
             param: None,
+            allow: None,
         }
+    }
+
+    pub(crate) fn wrong_method(allow: &[&str]) -> Self {
+        let message = "the path does not take this method";
+        let mut failure = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        failure.allow = Some(allow.join(", "));
+        failure
     }
 
     /// Names the member or parameter that is wrong.
@@ -116,23 +128,22 @@ impl Failure {
             error["hints"] = json!(self.hints);
         }
         let response = json_of(self.status, &json!({ "error": error }));
-        with_headers(self.status, self.retry_after, response)
+        with_headers(&self, response)
     }
 }
 
-/// Adds the headers that belong to a status.
-pub(crate) fn with_headers(
-    status: StatusCode,
-    retry_after: Option<u64>,
-    mut response: Response<BoxBody>,
-) -> Response<BoxBody> {
+/// Adds the headers that belong to a failure.
+pub(crate) fn with_headers(failure: &Failure, mut response: Response<BoxBody>) -> Response<BoxBody> {
     let headers = response.headers_mut();
-    match status {
+    if let Some(Ok(allow)) = failure.allow.as_deref().map(HeaderValue::from_str) {
+        headers.insert(ALLOW, allow);
+    }
+    match failure.status {
         StatusCode::UNAUTHORIZED => {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after.unwrap_or(1)));
+            headers.insert(RETRY_AFTER, HeaderValue::from(failure.retry_after.unwrap_or(1)));
         }
         _ => {}
     }

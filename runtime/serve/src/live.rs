@@ -320,11 +320,22 @@ impl Live {
             _ => return Ok(None),
         };
         let open = state.questions.remove(at);
+        // Other open questions that the answer covers are answered, too.
+        let covered = match choice {
+            "allow_like" => (state.questions)
+                .extract_if(.., |other| other.takes_all && other.tool == open.tool)
+                .collect(),
+            _ => Vec::new(),
+        };
         state.version += 1;
         state.changes += 1;
         let changes = state.changes;
         drop(state);
         self.changed.send_replace(changes);
+        for other in covered {
+            // One that is not awaited any more has no answer.
+            let _ = other.reply.send(Decision::Approve);
+        }
         open.reply.send(decision).map(|()| Some(open.tool)).map_err(drop)
     }
 

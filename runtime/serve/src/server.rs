@@ -228,12 +228,7 @@ impl Server {
     /// Answers with a file of the page, or takes the code of its link.
     fn file(&self, request: &Request<Incoming>, path: &str, port: u16) -> Result<Response<BoxBody>, Failure> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let message = "the path is read with GET";
-            return Err(Failure::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                message,
-            ));
+            return Err(Failure::wrong_method(&["GET", "HEAD"]));
         }
         if path == LINK_PATH {
             let is_opened = request.method() == Method::GET

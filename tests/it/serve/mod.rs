@@ -271,12 +271,17 @@ fn wrong_requests_are_refused_with_a_code() {
     );
     assert_eq!(served.get("/api/sessions/none").status, 404);
     assert_eq!(served.get("/api/nothing").status, 404);
-    assert_eq!(
-        served
-            .send("DELETE", "/api/info", &served.authorized(), "")
-            .status,
-        405
-    );
+    for (method, path, allow) in [
+        ("DELETE", "/api/info", "allow: get\r\n"),
+        ("PUT", session.as_str(), "allow: get, patch, delete\r\n"),
+        ("GET", "/v1/responses", "allow: post\r\n"),
+        ("DELETE", "/v1/models/default", "allow: get\r\n"),
+        ("DELETE", "/", "allow: get, head\r\n"),
+    ] {
+        let answer = served.send(method, path, &served.authorized(), "{}");
+        assert_eq!(answer.status, 405, "{path}: {}", answer.body);
+        assert!(answer.head.contains(allow), "{path}: {}", answer.head);
+    }
     for word in ["resume", "abandon", "cancel"] {
         let answer = served.post(&format!("{session}/{word}"), &json!({}));
         assert_eq!(

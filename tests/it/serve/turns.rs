@@ -1,6 +1,6 @@
 //! Turns one after another.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Served, is_finished, user};
 use crate::hooks::built;
@@ -25,4 +25,26 @@ fn next_turn_may_begin_once_the_last_has_finished() {
         seen = *ids.last().unwrap();
         assert_eq!(served.get(&session).json()["state"], "idle");
     }
+}
+
+#[test]
+fn allow_like_answers_the_other_questions_of_the_tool() {
+    let count = |text: &str| json!({"name": "text_count", "arguments": {"text": text}});
+    let user = user(json!([{"calls": [count("a"), count("b"), count("c")]}, {"text": "Done."}]));
+    user.configure("[[approval.rules]]\ntool = \"text_count\"\nverdict = \"ask\"\n");
+    let served = Served::start(&user);
+    let session = served.session();
+    served.post(&format!("{session}/turns"), &json!({"text": "Count."}));
+    let is_asking = |value: &Value| value["questions"].as_array().is_some_and(|all| all.len() == 3);
+    let (_, all) = served.stream(&session, 0, is_asking);
+    let id = all.last().unwrap()["questions"][1]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("{session}/questions/{id}");
+    assert_eq!(served.post(&path, &json!({"choice": "allow_like"})).status, 200);
+    let (_, all) = served.stream(&session, 0, is_finished);
+    assert_eq!(all.last().unwrap()["event"]["text"], "Done.");
+    let receipts = served.get(&format!("{session}/receipts")).json();
+    assert_eq!(receipts["receipts"].as_array().unwrap().len(), 3);
 }

@@ -228,7 +228,8 @@ fn tools_have_limits_and_the_last_receipts_of_the_client() {
         {"calls": [{"name": "text_count", "arguments": {"text": "a b"}}]},
         {"text": "One."},
     ]));
-    let served = serve(&user, &[line(EVE, "name=eve")], &[]);
+    user.configure("[agents.writer]\ndescription = \"Writes.\"\ntools = [\"json\"]\n");
+    let served = serve(&user, &[line(EVE, "name=eve")], &["--tool", "json"]);
     let session = served.session();
     served.post(&format!("{session}/turns"), &json!({"text": "Go."}));
     served.stream(&session, 0, is_finished);
@@ -243,9 +244,10 @@ fn tools_have_limits_and_the_last_receipts_of_the_client() {
     assert_eq!(own["receipts"][0]["tool"], "text_count", "{own}");
     assert!(own["receipts"][0]["receipt"]["fuel"].is_u64(), "{own}");
     assert_eq!(own["is_locked"], false);
+    assert_eq!(own["agents"], json!(["default"]), "{own}");
     assert_eq!(component(EVE)["receipts"], json!([]));
     drop(served);
-    assert_eq!(user.run(&["lock", "--tool", "text"]).code, 0);
+    assert_eq!(user.run(&["lock", "--tool", "text", "--tool", "json"]).code, 0);
     let served = Served::with(&user, &[&SCRIPTED[..], &["--locked"]].concat());
     assert_eq!(
         served.get("/api/tools").json()["components"][0]["is_locked"],

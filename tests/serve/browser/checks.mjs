@@ -112,6 +112,12 @@ export const checks = {
     const page = await session(t, "Write a file");
     await page.waitForSelector(QUESTION);
     const card = page.locator(QUESTION);
+    // Keys that were meant for the input, which the card replaces, do nothing.
+    assert.ok(await page.evaluate(() => document.activeElement.matches(".question")), "the card has the focus");
+    const asked = page.url();
+    await page.keyboard.type("nt/ ");
+    assert.equal(page.url(), asked);
+    assert.equal(await card.count(), 1);
     // Our words come first, and hidden characters are named in the foreign ones.
     assert.match(await card.innerText(), /^Toolcell asks you\s+files_write\s+wants to run with/);
     const box = card.locator(".foreign-box");
@@ -251,6 +257,26 @@ export const checks = {
     await page.getByRole("button", { name: "Delete" }).click();
     await page.locator("dialog").getByRole("button", { name: "Delete" }).click();
     await page.waitForSelector(".empty");
+  },
+
+  async "files of a message are sent again"(t) {
+    const page = await t.open("/");
+    await page.waitForSelector(".empty");
+    const png = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+    await page.setInputFiles("input[type=file]", { name: "dot.png", mimeType: "image/png", buffer: png });
+    await page.waitForSelector(".composer .file");
+    await send(page, "Say hello to the picture");
+    await page.waitForURL(/\/s\//);
+    await ended(page);
+    await page.locator(".item.user").hover();
+    await page.getByRole("button", { name: "edit and resend" }).click();
+    assert.equal(await page.locator(".composer .file").count(), 1);
+    const before = page.url();
+    await send(page, "Say hello to the same picture");
+    await page.waitForFunction((url) => location.href !== url, before);
+    await ended(page);
+    assert.ok(JSON.stringify(t.model.requests.at(-1)).includes("data:image/png;base64,iVBOR"), "the copy has the picture");
+    assert.equal(await page.locator(".item.user img").count(), 1);
   },
 
   async "hostile answers are inert"(t) {
@@ -410,6 +436,10 @@ export const checks = {
           await page.goto(t.server.base + path);
           await page.waitForLoadState("networkidle", { timeout: 3000 }).catch(() => {});
           if (path === pathname) await ready(page);
+          // Everything that opens is open.
+          const rows = page.locator(".time-row");
+          if (await rows.count()) await rows.nth(1).click();
+          for (const closed of ['.call > button[aria-expanded="false"]', "details:not([open]) > summary"]) await page.$$eval(closed, (all) => all.forEach((one) => one.click()));
           const name = `${path.replace(pathname, "session").replaceAll("/", "-")} ${theme} ${width}`;
           found.push(...(await fits(page, name)), ...(await accessible(page, name)));
           await t.picture(page, name);

@@ -97,7 +97,7 @@ export class Chat {
   agents() {
     const { agents } = this.app.info;
     if (agents.length < 2) return null;
-    return h("label.row", null, "Agent ", h("select", { onchange: (event) => { this.app.agent = event.target.value; this.composer.focus(); } },
+    return h("label.row", null, "Agent ", h("select", { onchange: (event) => { this.app.agent = event.target.value; this.app.side(side(this.session, this.app)); this.composer.focus(); } },
       agents.map(({ name, description }) => h("option", { value: name, selected: name === this.app.agent }, name + (description ? ": " + description.slice(0, 60) : "")))));
   }
 
@@ -242,6 +242,8 @@ export class Chat {
     const [first] = waiting;
     const shown = this.asked.querySelector(".question")?.dataset.question;
     if (first && first.id === shown) return;
+    // The input is hidden meanwhile: keys that were meant for it go to the card, where none of them does anything.
+    const hadFocus = this.dock.contains(document.activeElement);
     this.dock.classList.toggle("asking", Boolean(first));
     if (!first) { replace(this.asked, this.banner()); return; }
     replace(this.asked, questionCard(first, {
@@ -252,6 +254,7 @@ export class Chat {
         this.composer.focus();
       },
     }), waiting.length > 1 && h("p.small.faint", null, `${waiting.length - 1} more after this one`));
+    if (hadFocus) this.asked.querySelector(".question").focus({ preventScroll: true });
   }
 
   async send(text, attachments) {

@@ -15,7 +15,7 @@ function subject(question) {
   const rows = text.split("\n");
   const isLong = rows.length > SHOWN_LINES || text.length > SHOWN_CHARACTERS;
   const short = isLong ? rows.slice(0, SHOWN_LINES).join("\n").slice(0, SHOWN_CHARACTERS) : text;
-  const pre = h("pre.foreign-box", { tabindex: "0", role: "region", "aria-label": "Arguments as they will be used" }, foreign(short, true));
+  const pre = h("pre.foreign-box", { tabindex: "0", role: "group", "aria-label": "Arguments as they will be used" }, foreign(short, true));
   const length = question.length ?? [...text].length;
   const about = h("span.faint", null, `${length.toLocaleString("en")} ${length === 1 ? "character" : "characters"}`, question.digest && [`, digest `, line(question.digest.slice(0, 24) + "…", 40)]);
   const all = isLong && h("button.quiet", {
@@ -30,7 +30,7 @@ export function questionCard(question, { answer }) {
   const say = h("input", { type: "text", maxlength: "4000", "aria-label": "What the model should do instead", placeholder: "what to do instead (optional)", autocomplete: "off" });
   const buttons = h("div.buttons");
   const title = h("h2", { id: "question-title" }, words(question.title));
-  const card = h("section.question", { role: "group", "aria-labelledby": title.id, "data-question": question.id },
+  const card = h("section.question", { role: "group", tabindex: "-1", "aria-labelledby": title.id, "data-question": question.id },
     h("div.who", null, "Toolcell asks you"), title, question.subject && subject(question),
     h("ul", null, (question.facts || []).map((fact) => h("li" + (fact.is_warning ? ".warn" : ""), null, fact.is_warning && "⚠ ", words(fact.text)))),
     buttons, failed);

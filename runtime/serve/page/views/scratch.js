@@ -10,7 +10,7 @@ const rowsOf = (diff) => String(diff || "").replace(/\n$/, "").split("\n").filte
 const MOST_ROWS = 3000;
 
 function unified(diff) {
-  return h("div.diff", { tabindex: "0", role: "region", "aria-label": "Diff" }, rowsOf(diff).slice(0, MOST_ROWS).map(([kind, row]) => h("div." + kind, null, foreign(row))));
+  return h("div.diff", { tabindex: "0", role: "group", "aria-label": "Diff" }, rowsOf(diff).slice(0, MOST_ROWS).map(([kind, row]) => h("div." + kind, null, foreign(row))));
 }
 
 function sideBySide(diff) {
@@ -25,7 +25,7 @@ function sideBySide(diff) {
     else { level(); before.push([kind, row]); after.push([kind, row]); }
   }
   level();
-  const column = (rows, name) => h("div.diff", { tabindex: "0", role: "region", "aria-label": name }, rows.map(([kind, row]) => h("div." + kind, null, foreign(row))));
+  const column = (rows, name) => h("div.diff", { tabindex: "0", role: "group", "aria-label": name }, rows.map(([kind, row]) => h("div." + kind, null, foreign(row))));
   return h("div.split", null, column(before, "Before"), column(after, "After"));
 }
 

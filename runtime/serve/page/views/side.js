@@ -41,13 +41,11 @@ export function side(session, app) {
       h("li", null, h("a", { href: app.exportPath(session.id), download: `session-${session.id}.jsonl` }, "Export")),
       h("li", null, h("button.quiet", { onclick: () => app.remove(session.id) }, "Delete"))));
   }
-  const components = app.tools?.components || [];
+  // A session of another command has no agent, and the main one continues it.
+  const agent = session?.id ? session.info?.agent || app.info.agents[0]?.name : app.agent;
+  const components = (app.tools?.components || []).filter((component) => !component.agents || component.agents.includes(agent));
   if (components.length) {
-    const agent = session?.info?.agent || app.agent;
-    const main = app.info?.agents?.[0]?.name;
-    const isMain = !agent || agent === main;
-    parts.push(h("h2", null, isMain ? "What this agent can touch" : "What the main agent can touch"),
-      !isMain && h("p.small.faint", null, "This session is of the agent ", line(agent, 60), ", whose tools its configuration names."), h("ul", null, components.map((component) => h("li", null, h("strong", null, line(component.name, 60)),
+    parts.push(h("h2", null, "What this agent can touch"), h("ul", null, components.map((component) => h("li", null, h("strong", null, line(component.name, 60)),
       component.access.length ? component.access.map((access) => h("div.access", null, words(access))) : h("div.access", null, "can only compute and log")))));
   }
   return parts;

@@ -81,7 +81,8 @@ function measured(row) {
   if (row.kind === "hook") return `${span(row.receipt?.wall_us)} in its cell`;
   const whole = row.to - row.from;
   const part = inside(row);
-  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
+  const tokens = row.usage ? ` · ${count(row.usage.input)} tokens in, ${count(row.usage.output)} out` : "";
+  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${tokens}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
 }
 
 const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
@@ -103,7 +104,7 @@ export class Timeline {
     this.back = h("a", { "data-nav": true }, "← Conversation");
     this.element = [h("div.page.full", null, h("div.inner", null, this.heading, this.back, this.totals,
       h("div.row", null, this.filter, this.only, h("button", { onclick: () => this.zoom(0.5), "aria-label": "Zoom in" }, "+"), h("button", { onclick: () => this.zoom(2), "aria-label": "Zoom out" }, "−"), h("button", { onclick: () => this.all() }, "All")),
-      h("p.small.faint", null, "A bar is the time from start to end. Its filled part is as long as the time in the cell or the server that the receipt measured; the rest is, for example, waiting for memory and loading the component. Approvals have rows of their own. The time between turns is left out."),
+      h("p.small.faint", null, "A bar is the time from start to end; its filled part is as long as the time in the cell or the server. The time between turns is left out."),
       this.axis, this.rows, this.chosen))];
     this.rows.addEventListener("pointerdown", (event) => this.drag(event));
     new ResizeObserver(() => this.draw()).observe(this.rows);
@@ -191,8 +192,10 @@ export class Timeline {
     bar.style.width = `${width}%`;
     const label = h("span.label", null, measured(row), row.state === "done" ? h("span.unseen", null, " done") : " · " + wordOf(row));
     const end = left + width;
-    if (end < (this.rows.clientWidth < 600 ? 45 : 80)) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
-    else label.style.right = `calc(${Math.max(0, 100 - Math.max(left, 20))}% + 4px)`;
+    const room = this.rows.clientWidth < 600 ? 55 : 25;
+    if (end < 100 - room) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
+    else if (left > room) label.style.right = `calc(${Math.max(0, 100 - left)}% + 4px)`;
+    else label.classList.add("over");
     const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index) },
       h("span.what", null, "  ".repeat(row.depth), line(row.name, 60)), h("span.lane", null, bar, label));
     button.style.top = `${index * ROW}px`;

@@ -60,7 +60,7 @@ export class Usage {
     const numbers = [["turns", count(total.turns)], ["tokens in", count(total.input)], ["tokens out", count(total.output)], ["cost", rows.some((row) => row.cost_micros !== undefined) ? money(total.cost_micros) : "no prices"], ["calls", count(total.calls)], ["failures", (total.failures ? "✗ " : "") + count(total.failures)]];
     replace(this.content, h("dl.totals", null, numbers.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
       CHARTS.filter(([, series]) => days.some((day) => series.some(([, of]) => of(day) > 0))).map(([title, series, show]) => h("section.card", null, h("h2", null, title), chart(title, days, series, show),
-        h("details", null, h("summary", null, "Numbers"), h("div.table-box", { tabindex: "0", role: "region", "aria-label": title + " in numbers" }, h("table", null,
+        h("details", null, h("summary", null, "Numbers"), h("div.table-box", { tabindex: "0", role: "group", "aria-label": title + " in numbers" }, h("table", null,
           h("thead", null, h("tr", null, h("th", { scope: "col" }, "day"), h("th", { scope: "col" }, "agent"), series.map(([name]) => h("th.number", { scope: "col" }, name)), h("th.number", { scope: "col" }, "failures"))),
           h("tbody", null, rows.map((row) => h("tr", null, h("td", null, row.day), h("td", null, line(row.agent, 60)), series.map(([, of]) => h("td.number", null, show(of(row)))), h("td.number", null, count(row.failures)))))))))));
   }

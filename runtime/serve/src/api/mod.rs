@@ -118,14 +118,11 @@ pub(crate) async fn respond(
         })
     };
     if !is_route(call.method.as_str()) {
-        let is_other = ["GET", "POST", "PATCH", "DELETE"].into_iter().any(is_route);
-        return Err(match is_other {
-            true => Failure::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "the path does not take this method",
-            ),
-            false => Failure::not_found("there is nothing at this path"),
+        let mut others = vec!["GET", "POST", "PATCH", "DELETE"];
+        others.retain(|method| is_route(method));
+        return Err(match others.is_empty() {
+            true => Failure::not_found("there is nothing at this path"),
+            false => Failure::wrong_method(&others),
         });
     }
     let host = &server.turns.host;

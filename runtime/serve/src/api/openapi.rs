@@ -399,7 +399,7 @@ fn schemas_of_sessions() -> Value {
             "name": text(), "kind": {"enum": ["tool", "hook", "server"]}, "is_locked": {"type": "boolean"}, "is_in_cell": {"type": "boolean"},
             "access": list(&words), "tools": list(&answer(&json!({"name": text(), "description": text(), "schema": {}}), &none)),
         }),
-        &json!({"digest": text(), "limits": list(&text()), "receipts": list(&receipt)}),
+        &json!({"agents": list(&text()), "digest": text(), "limits": list(&text()), "receipts": list(&receipt)}),
     );
     json!({
         "Error": answer(&json!({"error": answer(&json!({"code": text(), "message": text()}), &json!({"hints": list(&text())}))}), &none),

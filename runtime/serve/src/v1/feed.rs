@@ -160,7 +160,7 @@ impl EventSink for Feed {
                 self.change(|state| state.paragraph(&format!("{MARK}: {level}{text}")));
             }
             Event::CallStarted { tool, .. } if wishes.calls => {
-                self.change(|state| state.paragraph(&format!("{MARK}: `{tool}` runs")));
+                self.change(|state| state.paragraph(&format!("{MARK}: call of `{tool}`")));
             }
             _ => {}
         }
@@ -201,7 +201,7 @@ mod tests {
             notices: true,
             calls: true,
         };
-        assert_eq!(events(all), "ab\n\n[Toolcell]: `t` runs\n\n[Toolcell]: n\n\nc");
+        assert_eq!(events(all), "ab\n\n[Toolcell]: call of `t`\n\n[Toolcell]: n\n\nc");
     }
 
     #[test]

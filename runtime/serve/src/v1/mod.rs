@@ -81,7 +81,7 @@ struct Wishes {
 pub(crate) fn error(failure: Failure) -> Response<BoxBody> {
     let error = json!({ "error": error_of(&failure) });
     let response = answer::json_of(failure.status, &error);
-    let mut response = answer::with_headers(failure.status, failure.retry_after, response);
+    let mut response = answer::with_headers(&failure, response);
     let is_final = failure.code == "limit_used_up";
     if is_final || failure.status.is_server_error() && failure.status != StatusCode::SERVICE_UNAVAILABLE {
         // Tools may have run: the request is not to be repeated without the user.
@@ -122,18 +122,18 @@ pub(crate) async fn respond(
         }
         "/v1/chat/completions" if is_post => chat::respond(server, &call, held, place).await,
         "/v1/responses" if is_post => responses::respond(server, &call, held, place).await,
-        "/v1/models" | "/v1/chat/completions" | "/v1/responses" => Err(Failure::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "method_not_allowed",
-            "the path does not take this method",
-        )),
+        "/v1/models" => Err(Failure::wrong_method(&["GET"])),
+        "/v1/chat/completions" | "/v1/responses" => Err(Failure::wrong_method(&["POST"])),
         path if is_get && path.starts_with("/v1/responses/") => {
             let id = path.strip_prefix("/v1/responses/").unwrap_or_default();
             stored::respond(server, &call, id).await
         }
         path => {
-            let name = path.strip_prefix("/v1/models/").filter(|_| is_get);
+            let name = path.strip_prefix("/v1/models/");
             let name = name.ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
+            if !is_get {
+                return Err(Failure::wrong_method(&["GET"]));
+            }
             agent(server, &call, name).map(|agent| answer::ok(&model(&agent)))
         }
     }

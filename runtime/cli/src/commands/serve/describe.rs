@@ -1,6 +1,9 @@
 //! Words of the terminal for clients: questions, and what components can access.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use toolcell_agent::AgentBuilder;
 use toolcell_core::{ApprovalRequest, Limits};
 use toolcell_serve::{QuestionText, TextPart, Words};
 
@@ -86,6 +89,24 @@ pub(super) fn tools(setup: &AgentSetup, settings: &Settings, locked: bool) -> Va
         "combinations": access.combinations.iter().map(plain).collect::<Vec<_>>(),
         "guard": format!("{:?}", settings.flow.value).to_lowercase(),
     })
+}
+
+/// Adds the names of the agents that have tools of a component. Hooks have none.
+pub(super) fn add_agents(tools: &mut Value, agents: &BTreeMap<String, AgentBuilder>) {
+    for component in tools["components"].as_array_mut().into_iter().flatten() {
+        let names: Vec<&str> = (component["tools"].as_array().into_iter().flatten())
+            .filter_map(|tool| tool["name"].as_str())
+            .collect();
+        let has = |agent: &AgentBuilder| names.iter().any(|name| agent.has_name(name));
+        let of: Vec<&String> = agents
+            .iter()
+            .filter(|(_, agent)| has(agent))
+            .map(|(name, _)| name)
+            .collect();
+        if !names.is_empty() {
+            component["agents"] = json!(of);
+        }
+    }
 }
 
 /// Returns the limits in the words of the configuration.

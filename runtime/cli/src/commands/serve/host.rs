@@ -88,7 +88,7 @@ impl AgentHost {
         store: Arc<SqliteSessions>,
         environment: &Environment,
     ) -> Result<Arc<Self>, Failure> {
-        let tools = describe::tools(&setup, settings, is_locked);
+        let mut tools = describe::tools(&setup, settings, is_locked);
         let info = |id: &str, description: &str, builder: &AgentBuilder| {
             let provider = builder.provider_info();
             AgentInfo {
@@ -107,6 +107,7 @@ impl AgentHost {
                 builders.insert(agent.name, agent.builder);
             }
         }
+        describe::add_agents(&mut tools, &builders);
         Ok(Arc::new(Self {
             infos,
             builders,
