@@ -98,7 +98,9 @@ fn invalid_error_type_is_named_at_its_position() {
     let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f() -> Result<u8, Mine> { Err(Mine) }";
     let error = first_error("error", &source.replace("Result<", "std::result::Result<"));
     assert!(
-        error.starts_with("5:35 `Mine` cannot be the error of a tool (the error of a tool is `toolcell_sdk::ToolError`, "),
+        error.starts_with(
+            "5:35 `Mine` cannot be the error of a tool (the error of a tool is `toolcell_sdk::ToolError`, "
+        ),
         "{error}"
     );
 }
@@ -118,7 +120,10 @@ fn each_unsuitable_type_gives_one_error() {
         let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
         assert_eq!(errors.len(), 2, "{name}: {said}");
         assert!(errors[0].contains("`Mine` cannot be "), "{name}: {said}");
-        assert_eq!(errors[1], "error: aborting due to 1 previous error", "{name}: {said}");
+        assert_eq!(
+            errors[1], "error: aborting due to 1 previous error",
+            "{name}: {said}"
+        );
     }
 }
 

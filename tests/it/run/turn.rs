@@ -61,7 +61,9 @@ fn offline_provider_runs_tools_without_a_key() {
         "{}",
         seen.stderr
     );
-    let piped = user.run_with_input(&["run", "Count the words", "--no-session"], "one two three\n").ended(0);
+    let piped = user
+        .run_with_input(&["run", "Count the words", "--no-session"], "one two three\n")
+        .ended(0);
     assert!(piped.stdout.contains("words: 3"), "{}", piped.stdout);
     // `fetch` can do nothing without a host, and `files` can change nothing.
     assert!(

@@ -49,7 +49,10 @@ async fn next(request: Request) -> String {
 #[tokio::test]
 async fn attached_text_is_the_text_of_the_request() {
     let attached = Content::text("Attached file `standard input`, 14 bytes of text:\n\none two three\n");
-    for (asked, tool) in [("Count the words", "text_count"), ("How many lines are there?", "text_count")] {
+    for (asked, tool) in [
+        ("Count the words", "text_count"),
+        ("How many lines are there?", "text_count"),
+    ] {
         let message = Message::User {
             content: vec![Content::text(asked), attached.clone()],
         };

@@ -406,9 +406,11 @@ fn answer(output: &ReturnType, call: TokenStream) -> (Type, TokenStream) {
         let answer = answer(ty);
         return ((**ty).clone(), quote!(#answer.output(#call)));
     };
-    let span = types.error.as_ref().map_or_else(|| ty.span(), syn::spanned::Spanned::span);
-    let conversion =
-        quote_spanned!(span=> (&&&::toolcell_sdk::__private::error_type(&__error)).conversion());
+    let span = types
+        .error
+        .as_ref()
+        .map_or_else(|| ty.span(), syn::spanned::Spanned::span);
+    let conversion = quote_spanned!(span=> (&&&::toolcell_sdk::__private::error_type(&__error)).conversion());
     let value_type = types.value.unwrap_or(unit);
     let answer = answer(&value_type);
     let code = quote! {

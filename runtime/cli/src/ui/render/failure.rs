@@ -349,7 +349,11 @@ mod tests {
             error.status = Some(status);
             let shown = hint(&error).unwrap();
             assert_eq!(shown.contains("--model"), about_the_model, "{message}: {shown}");
-            assert_eq!(shown.contains("config show"), !about_the_model, "{message}: {shown}");
+            assert_eq!(
+                shown.contains("config show"),
+                !about_the_model,
+                "{message}: {shown}"
+            );
         }
     }
 
