@@ -43,11 +43,14 @@ impl<T> ParameterType<T> {
     }
 }
 
+/// [`Arguments::take_or`] for a type.
+type TakeOr<T> = fn(&mut Arguments, &str, fn() -> T) -> Result<T, ToolError>;
+
 /// Type of a parameter with a default.
 #[derive(Debug)]
 pub struct DefaultType<T> {
     add: fn(&mut Parameters, &str, &str, &T),
-    take: fn(&mut Arguments, &str, fn() -> T) -> Result<T, ToolError>,
+    take: TakeOr<T>,
 }
 
 /// Types of parameters that can have a default, which is shown in the schema.
