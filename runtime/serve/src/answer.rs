@@ -37,9 +37,9 @@ pub(crate) struct Failure {
     /// Seconds after which the request may succeed, if they are known.
     pub(crate) retry_after: Option<u64>,
     /// Member or parameter of the request that is wrong, if it is known.
-    pub(crate) param: Option<String>,
+    pub(crate) param: Option<Box<str>>,
     /// Methods of the path, for a wrong one (RFC 9110, section 15.5.6).
-    pub(crate) allow: Option<String>,
+    pub(crate) allow: Option<Box<str>>,
 }
 
 /// Maximum length of a message, in characters: it can have text of the client.
@@ -77,13 +77,13 @@ impl Failure {
     pub(crate) fn wrong_method(allow: &[&str]) -> Self {
         let message = "the path does not take this method";
         let mut failure = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
-        failure.allow = Some(allow.join(", "));
+        failure.allow = Some(allow.join(", ").into());
         failure
     }
 
     /// Names the member or parameter that is wrong.
     pub(crate) fn param(mut self, param: &str) -> Self {
-        self.param = Some(excerpt(param, 120));
+        self.param = Some(excerpt(param, 120).into());
         self
     }
 

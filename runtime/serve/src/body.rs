@@ -191,7 +191,7 @@ mod tests {
 
     fn refused(body: &str) -> (String, Option<String>) {
         let failure = parse::<Outer>(body.as_bytes()).unwrap_err();
-        (failure.message, failure.param)
+        (failure.message, failure.param.map(String::from))
     }
 
     #[test]

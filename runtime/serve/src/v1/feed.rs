@@ -225,8 +225,7 @@ mod tests {
             for text in deltas {
                 feed.event(&Event::TextDelta { text: (*text).into() });
             }
-            let text = feed.state.lock().unwrap().text.clone();
-            text
+            feed.state.lock().unwrap().text.clone()
         };
         let all = Wishes {
             notices: true,
