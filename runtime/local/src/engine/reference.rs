@@ -179,7 +179,7 @@ impl Reference {
             "gemma3" if !self.has_window(layer) => 1e6,
             _ => 10_000.0,
         };
-        if self.architecture != "smollm3" || (layer + 1) % 4 != 0 {
+        if self.architecture != "smollm3" || !(layer + 1).is_multiple_of(4) {
             let are_neighbours = matches!(self.architecture, "llama" | "smollm3");
             let slower = match self.tensor("rope_freqs.weight") {
                 [] => self.tensor("rope_factors_short.weight"),

@@ -275,7 +275,7 @@ mod tests {
         let types = r#"(type $a (list u8 1073741824)) (type $b (list $a 4))"#;
         let function = r#"(export "f" (func (param "v" $b)))"#;
         for place in [
-            format!("{types}"),
+            types.to_string(),
             format!("(component {types})"),
             format!("(type (instance {types} {function}))"),
             format!("(type (component {types} {function}))"),
