@@ -1,4 +1,4 @@
-//! What was found with a component to show whose it is: a signature, or bundles of Sigstore. All of it is unchecked.
+//! Evidence of the publisher of a component, not verified yet: a signature, or bundles of Sigstore.
 
 /// A component, and what was found with it.
 #[derive(Debug)]
