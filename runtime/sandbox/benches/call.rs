@@ -4,7 +4,8 @@
 //!
 //! - `cargo bench -p toolcell-sandbox` prints the table, with the number of allocations of a call.
 //! - `cargo bench -p toolcell-sandbox -- --without-scan` does so as if the kernel did not have `PAGEMAP_SCAN`.
-//! - `cargo bench -p toolcell-sandbox --bench call -- --profile bare|cell TOOL` only runs calls, for a profiler.
+//! - `cargo bench -p toolcell-sandbox --bench call -- --profile bare|cell TOOL [--all]` only runs calls, with `--all` on
+//!   all threads, for a profiler.
 //! - `cargo bench -p toolcell-sandbox -- --check` takes a short run and fails if a ratio is twice as bad as its goal.
 
 #![allow(
@@ -358,7 +359,8 @@ fn main() -> ExitCode {
     if let Some(at) = arguments.iter().position(|argument| argument == "--profile") {
         let named = |subject: &&Arc<Subject>| subject.tool.spec().name.as_str() == arguments[at + 2];
         let subject = subjects.iter().find(named).unwrap();
-        let time = sequential(&runtime, subject, arguments[at + 1] == "bare", 100_000);
+        let measure: Measure = if has("--all") { concurrent } else { sequential };
+        let time = measure(&runtime, subject, arguments[at + 1] == "bare", 100_000);
         println!("{:.2} us", time.as_secs_f64() * 1e6);
         return ExitCode::SUCCESS;
     }

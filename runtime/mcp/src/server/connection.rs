@@ -182,7 +182,9 @@ impl Connection {
             "tools/call" | "resources/read" | "prompts/get" => match self.begin_call(&id, &method, params) {
                 Ok(begun) => {
                     let call = begun.into_call(self, reply);
-                    self.tasks.spawn(call.complete(self.state.running.clone()));
+                    // In a box: the set copies a future several times.
+                    self.tasks
+                        .spawn(Box::pin(call.complete(self.state.running.clone())));
                     return Ok(());
                 }
                 Err(error) => Err(error),

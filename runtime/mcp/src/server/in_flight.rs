@@ -98,6 +98,11 @@ impl Load {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Number of the calls.
+    pub(crate) fn calls(&self) -> usize {
+        self.lock().calls
+    }
+
     fn add(&self, bytes: usize) -> Result<(), Full> {
         let mut total = self.lock();
         if total.calls >= MAX_IN_FLIGHT {

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::lines::Lines;
 use catalog::Catalog;
 use connection::Connection;
+use in_flight::Load;
 use outbox::Outbox;
 use session::SessionState;
 use state::ServerState;
@@ -97,9 +98,10 @@ impl Server {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (outbox, messages) = Outbox::new();
-        let mut writer = tokio::spawn(outbox::write(output, messages));
+        let load: Arc<Load> = Arc::default();
+        let mut writer = tokio::spawn(outbox::write(output, messages, load.clone()));
         let running = Arc::new(Semaphore::new(MAX_RUNNING));
-        let state = SessionState::new(Arc::default(), running, false);
+        let state = SessionState::new(load, running, false);
         let mut connection = Connection::new(self.0.clone(), state, outbox.clone());
         let read = tokio::select! {
             read = connection.read(Lines::new(input)) => read,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::message::{self, RequestId, RpcError};
-use crate::server::in_flight::Ticket;
+use crate::server::in_flight::{Load, Ticket};
 
 /// Maximum size of the messages that are not written yet, in bytes, with 256 more for each. One of more than half of it
 /// counts as half, so that it can be sent. Beyond it, results wait with their calls, and then the input is not read.
@@ -294,15 +294,20 @@ impl Message {
     }
 }
 
-/// Writes messages, each on a line, until all senders are gone.
+/// Writes messages, each on a line, until all senders are gone. `load` counts the calls that they answer.
 ///
 /// # Errors
 /// Fails if the output fails, such as with a closed pipe.
 pub(crate) async fn write<W: AsyncWrite + Unpin>(
     mut output: W,
     mut messages: Unwritten,
+    load: Arc<Load>,
 ) -> std::io::Result<()> {
     while let Some(message) = messages.queue.recv().await {
+        // A write costs more than a short call: further calls that can go on do so first, and are answered together.
+        if load.calls() > message.calls.len() {
+            tokio::task::yield_now().await;
+        }
         let mut next = Some(message);
         while let Some(mut message) = next {
             let mut lines = std::mem::take(&mut message.bytes);
@@ -356,7 +361,7 @@ mod tests {
         assert_eq!(stalled.kind(), std::io::ErrorKind::TimedOut);
         assert_eq!(begun.elapsed(), MAX_STALL);
         // A client that reads now gets all of it, and makes room.
-        tokio::spawn(write(tokio::io::sink(), messages));
+        tokio::spawn(write(tokio::io::sink(), messages, Arc::default()));
         outbox.answer(&Reply::Alone, quarter()).await.unwrap();
     }
 
@@ -394,7 +399,7 @@ mod tests {
         let room = outbox.room.clone();
         drop(outbox);
         let mut output = Writes::default();
-        write(&mut output, messages).await.unwrap();
+        write(&mut output, messages, Arc::default()).await.unwrap();
         let Writes(output) = output;
         let expected: String = sent.iter().flat_map(|text| [text, "\n"]).collect();
         assert!(output.iter().flatten().eq(expected.as_bytes()));
