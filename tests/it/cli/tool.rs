@@ -217,6 +217,33 @@ fn doctor_reports_sandbox_of_compile_process() {
 }
 
 #[test]
+fn doctor_notes_a_missing_target_of_rust() {
+    let mut user = User::new();
+    user.file("bin/cargo", "")
+        .file("rustup/toolchains/stable/lib/rustlib/x86_64/lib", "");
+    let work = user.work();
+    let path = |name: &str| work.join(name).to_str().unwrap().to_owned();
+    user.var("PATH", &path("bin")).var("RUSTUP_HOME", &path("rustup"));
+    let line = |user: &User| {
+        let seen = user.run(&["doctor"]).ended(0);
+        seen.stdout
+            .lines()
+            .find(|line| line.contains("toolchains"))
+            .unwrap()
+            .to_owned()
+    };
+    let told = "cargo (wasm32-wasip2 was not found; rustup target add wasm32-wasip2)";
+    let missing = line(&user);
+    assert!(missing.starts_with('!') && missing.contains(told), "{missing}");
+    user.file("rustup/toolchains/stable/lib/rustlib/wasm32-wasip2/lib", "");
+    let present = line(&user);
+    assert!(
+        present.starts_with('✓') && present.contains("cargo with wasm32-wasip2"),
+        "{present}"
+    );
+}
+
+#[test]
 fn doctor_reports_what_is_broken() {
     let user = User::new();
     user.configure("[tools.text]\ngrants = [\"read=gone\"]\n");
