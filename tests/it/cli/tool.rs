@@ -260,6 +260,35 @@ fn completions_exist_for_every_shell() {
 }
 
 #[test]
+fn bash_completes_names_of_providers_tools_sessions_and_grants() {
+    let user = User::new();
+    user.run(&["run", "Which day is it?", "--tool", "clock"]).ended(0);
+    user.run(&["session", "rename", "last", "my-day"]).ended(0);
+    let script = user.run(&["completions", "bash"]).ended(0).stdout;
+    let bin = env!("CARGO_BIN_EXE_toolcell");
+    for (words, expected) in [
+        ("run --provider ol", "ollama"),
+        ("run --tool fi", "files"),
+        ("call text_c", "text_count"),
+        ("run --grant rea", "read="),
+        ("run --session my", "my-day"),
+        ("session show my", "my-day"),
+    ] {
+        let ask = format!(
+            "{script}\nCOMP_WORDS=(toolcell {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+             _toolcell_saved toolcell \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[*]}}\""
+        );
+        let ask = format!("toolcell() {{ {bin} \"$@\"; }}\n{ask}");
+        let output = user.program("bash", &["-c", &ask]).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim(),
+            expected,
+            "{words}"
+        );
+    }
+}
+
+#[test]
 fn every_command_has_help_examples_and_exit_codes() {
     let user = User::new();
     let root = user.run(&["--help"]).ended(0).stdout;
