@@ -217,6 +217,33 @@ fn doctor_reports_sandbox_of_compile_process() {
 }
 
 #[test]
+fn doctor_notes_a_missing_target_of_rust() {
+    let mut user = User::new();
+    user.file("bin/cargo", "")
+        .file("rustup/toolchains/stable/lib/rustlib/x86_64/lib", "");
+    let work = user.work();
+    let path = |name: &str| work.join(name).to_str().unwrap().to_owned();
+    user.var("PATH", &path("bin")).var("RUSTUP_HOME", &path("rustup"));
+    let line = |user: &User| {
+        let seen = user.run(&["doctor"]).ended(0);
+        seen.stdout
+            .lines()
+            .find(|line| line.contains("toolchains"))
+            .unwrap()
+            .to_owned()
+    };
+    let told = "cargo (wasm32-wasip2 was not found; rustup target add wasm32-wasip2)";
+    let missing = line(&user);
+    assert!(missing.starts_with('!') && missing.contains(told), "{missing}");
+    user.file("rustup/toolchains/stable/lib/rustlib/wasm32-wasip2/lib", "");
+    let present = line(&user);
+    assert!(
+        present.starts_with('✓') && present.contains("cargo with wasm32-wasip2"),
+        "{present}"
+    );
+}
+
+#[test]
 fn doctor_reports_what_is_broken() {
     let user = User::new();
     user.configure("[tools.text]\ngrants = [\"read=gone\"]\n");
@@ -229,6 +256,35 @@ fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let seen = User::new().run(&["completions", shell]).ended(0);
         assert!(seen.stdout.contains("toolcell"), "{shell}");
+    }
+}
+
+#[test]
+fn bash_completes_names_of_providers_tools_sessions_and_grants() {
+    let user = User::new();
+    user.run(&["run", "Which day is it?", "--tool", "clock"]).ended(0);
+    user.run(&["session", "rename", "last", "my-day"]).ended(0);
+    let script = user.run(&["completions", "bash"]).ended(0).stdout;
+    let bin = env!("CARGO_BIN_EXE_toolcell");
+    for (words, expected) in [
+        ("run --provider ol", "ollama"),
+        ("run --tool fi", "files"),
+        ("call text_c", "text_count"),
+        ("run --grant rea", "read="),
+        ("run --session my", "my-day"),
+        ("session show my", "my-day"),
+    ] {
+        let ask = format!(
+            "{script}\nCOMP_WORDS=(toolcell {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+             _toolcell_saved toolcell \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[*]}}\""
+        );
+        let ask = format!("toolcell() {{ {bin} \"$@\"; }}\n{ask}");
+        let output = user.program("bash", &["-c", &ask]).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim(),
+            expected,
+            "{words}"
+        );
     }
 }
 

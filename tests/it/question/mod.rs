@@ -439,6 +439,23 @@ fn paste_does_not_answer_question() {
 }
 
 #[test]
+fn refusal_may_be_typed_faster_than_key_by_key() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+    terminal.wait_for(PROMPT).keys("n").wait_for("n");
+    terminal.keys("o, use b.txt").wait_for("b.txt");
+    // Longer than the gap between the keys of a burst.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    terminal.keys("\n").wait_for("1 call");
+    assert!(
+        terminal.seen.contains("the user says: use b.txt"),
+        "{}",
+        terminal.seen
+    );
+    assert!(!wrote(&user));
+}
+
+#[test]
 fn answer_after_paste_needs_digits_of_prompt() {
     let user = hello();
     let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);

@@ -121,7 +121,7 @@ fn refusal_without_digits_keeps_its_words() {
         let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 60);
         terminal
             .wait_for("your answer, then Enter: ")
-            .keys("no, use d instead");
+            .keys("no, use d instead\n");
         terminal.wait_for("are not an answer");
         terminal.answer_with("no, use d instead");
         terminal.wait_for("refuse with these words").answer_with(then);

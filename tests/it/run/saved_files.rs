@@ -43,6 +43,7 @@ fn files_of_answers_are_saved_under_names_of_ours() {
         .ended(0);
     let told = "saved `out/file-1.png`, 16 B, from the answer";
     assert!(seen.stderr.contains(told), "{}", seen.stderr);
+    assert!(!seen.stderr.contains("--save"), "{}", seen.stderr);
     assert_eq!(seen.stdout, "A cat:\n");
     let out = user.work().join("out");
     assert_eq!(names(&out), ["file-1.png", "file-2.bin"]);
@@ -96,4 +97,8 @@ fn without_the_flag_the_file_is_named_and_not_written() {
     let told = "the model sent a file: `image/png`, 16 B; --save DIR writes it to a directory";
     assert!(seen.stderr.contains(told), "{}", seen.stderr);
     assert!(names(&user.work()).is_empty());
+    // A flag that a command does not have is no advice.
+    let seen = user.run(&["session", "show", "last"]).ended(0);
+    let told = "the model sent a file: `image/png`, 16 B\n";
+    assert!(seen.stderr.contains(told), "{}", seen.stderr);
 }

@@ -6,6 +6,7 @@ use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason};
 use toolcell_core::{Event, Message, Part, ToolError, json};
 
+use super::apply::{EMPTY_ANSWER, error_of};
 use super::state::{Call, Stage};
 use super::{Effect, Step};
 use crate::budget::{Budget, Spent};
@@ -130,19 +131,15 @@ impl Step<'_> {
         let last_is_empty = matches!(self.state.messages.last().map(AsRef::as_ref),
             Some(Message::Assistant { parts }) if parts.iter().any(|p| matches!(p, Part::Text { text, .. } if !text.trim().is_empty())));
         if !last_is_empty {
-            self.remind(
-                ReminderKind::EmptyAnswer,
-                messages::EMPTY_ANSWER.into(),
-                self.stores_errors(),
-            );
-            let times = self.turn().failing.as_ref().map_or(0, |(_, times)| *times);
+            let kind = ReminderKind::EmptyAnswer;
+            let times = self.turn().times_in_a_row(kind) + 1;
             if times >= MAX_EMPTY_ANSWERS {
                 return self.finish(TurnOutcome::Failing {
-                    error: "an empty answer".into(),
+                    error: EMPTY_ANSWER.into(),
                     times,
                 });
             }
-            return self.go_on();
+            return self.ask_again(kind, messages::EMPTY_ANSWER.into(), self.stores_errors());
         }
         if policy.finish != Finish::Tool {
             return self.final_text();
@@ -153,25 +150,36 @@ impl Step<'_> {
                 self.remind(ReminderKind::Continue, messages::CONTINUE.into(), true);
                 self.go_on();
             }
-            NoCall::Nudge { .. } => {
-                self.remind(ReminderKind::NoToolCall, self.nudge(), true);
-                self.go_on();
-            }
+            NoCall::Nudge { .. } => self.ask_again(ReminderKind::NoToolCall, self.nudge(), true),
             NoCall::Reprompt => {
-                self.remind(ReminderKind::NoToolCall, self.nudge(), self.stores_errors());
-                self.go_on();
+                self.ask_again(ReminderKind::NoToolCall, self.nudge(), self.stores_errors());
             }
         }
     }
 
     /// Asks again once for a call that the provider could not read.
     fn malformed_call(&mut self, stop: StopReason) {
-        let text = messages::MALFORMED_CALL.into();
-        self.remind(ReminderKind::MalformedCall, text, self.stores_errors());
-        let times = self.turn().failing.as_ref().map_or(0, |(_, times)| *times);
-        match times {
-            0 | 1 => self.go_on(),
-            _ => self.finish(TurnOutcome::Stopped { stop }),
+        let kind = ReminderKind::MalformedCall;
+        if self.turn().times_in_a_row(kind) > 0 {
+            return self.finish(TurnOutcome::Stopped { stop });
+        }
+        self.ask_again(kind, messages::MALFORMED_CALL.into(), self.stores_errors());
+    }
+
+    /// Tells the model what is wrong with its answer and asks again, unless the turn ends because it was wrong so often:
+    /// the model would read those words in the next turn.
+    fn ask_again(&mut self, kind: ReminderKind, text: String, stored: bool) {
+        let times = self.turn().times_in_a_row(kind) + 1;
+        let limit = self.machine.policy.error_breaker;
+        match error_of(kind) {
+            Some(error) if limit > 0 && times >= limit => {
+                let error = error.to_owned();
+                self.finish(TurnOutcome::Failing { error, times });
+            }
+            _ => {
+                self.remind(kind, text, stored);
+                self.go_on();
+            }
         }
     }
 
@@ -197,8 +205,7 @@ impl Step<'_> {
             Ok(value) => self.finish_with(TurnOutcome::Completed, None, Some(value)),
             Err(reason) => {
                 let text = messages::answer_mismatch(&reason);
-                self.remind(ReminderKind::AnswerMismatch, text, self.stores_errors());
-                self.go_on();
+                self.ask_again(ReminderKind::AnswerMismatch, text, self.stores_errors());
             }
         }
     }

@@ -257,14 +257,11 @@ impl LoopState {
 
     fn reminded(&mut self, kind: ReminderKind, text: &str, stored: bool) {
         let Some(turn) = &mut self.turn else { return };
+        if let Some(error) = error_of(kind) {
+            turn.failed(error);
+        }
         match kind {
-            ReminderKind::NoToolCall => {
-                turn.idle = 0;
-                turn.failed("an answer without a call");
-            }
-            ReminderKind::EmptyAnswer => turn.failed("an empty answer"),
-            ReminderKind::MalformedCall => turn.failed("a malformed call"),
-            ReminderKind::AnswerMismatch => turn.failed("an answer that does not fit its schema"),
+            ReminderKind::NoToolCall => turn.idle = 0,
             ReminderKind::ProviderFailed => turn.provider_failures += 1,
             _ => {}
         }
@@ -359,12 +356,33 @@ impl LoopState {
     }
 }
 
+pub(super) const EMPTY_ANSWER: &str = "an empty answer";
+
+/// Returns the error of an answer that a reminder is about, if it is about one.
+pub(super) fn error_of(kind: ReminderKind) -> Option<&'static str> {
+    match kind {
+        ReminderKind::NoToolCall => Some("an answer without a call"),
+        ReminderKind::EmptyAnswer => Some(EMPTY_ANSWER),
+        ReminderKind::MalformedCall => Some("a malformed call"),
+        ReminderKind::AnswerMismatch => Some("an answer that does not fit its schema"),
+        _ => None,
+    }
+}
+
 impl Turn {
     /// Counts an error; the counter restarts if it differs from the last one.
     fn failed(&mut self, error: &str) {
         match &mut self.failing {
             Some((last, times)) if last == error => *times += 1,
             failing => *failing = Some((error.to_owned(), 1)),
+        }
+    }
+
+    /// Returns how often in a row the model was reminded of the error of this kind.
+    pub(super) fn times_in_a_row(&self, kind: ReminderKind) -> u32 {
+        match &self.failing {
+            Some((last, times)) if error_of(kind) == Some(last) => *times,
+            _ => 0,
         }
     }
 

@@ -322,4 +322,24 @@ async fn unreadable_call_is_asked_for_once_more() {
     let stop = StopReason::MalformedCall;
     assert_eq!(report.outcome, TurnOutcome::Stopped { stop });
     script.assert_asked(2);
+    let reminders = session
+        .messages()
+        .iter()
+        .filter(|m| m.text().contains("could not be read"));
+    assert_eq!(reminders.count(), 1);
+}
+
+#[tokio::test]
+async fn end_of_failing_turn_leaves_no_reminder_behind() {
+    for (answer, requests, words) in [("never JSON", 5, "required schema"), ("", 3, "was empty")] {
+        let script = Script::new((0..requests).map(|_| Say::Text(answer)));
+        let schema = toolcell_core::Schema::parse(r#"{"type":"object"}"#).unwrap();
+        let mut session = agent(&script).answer_schema(schema).build().unwrap().session();
+        let report = session.ask("Go").await.unwrap();
+        let is_failing = matches!(report.outcome, TurnOutcome::Failing { times, .. } if times == requests);
+        assert!(is_failing, "{:?}", report.outcome);
+        let texts = session.messages().iter().map(|message| message.text());
+        let reminders = texts.filter(|text| text.contains(words)).count();
+        assert_eq!(reminders, requests as usize - 1, "{words}");
+    }
 }

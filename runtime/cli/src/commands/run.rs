@@ -41,6 +41,7 @@ Providers:
   vertex     Gemini on Vertex AI (project in GOOGLE_CLOUD_PROJECT, token in
              GOOGLE_OAUTH_ACCESS_TOKEN or from `[provider] token_command`)
   ollama     Ollama on the local machine
+  local      a model file on this machine, in builds with the feature `local`
   scripted   replays the turns of a JSON file, given by --model
   offline    no model: selects a tool by words of the prompt
 If none is configured, the provider is `openai` if OPENAI_API_KEY is set, and `offline` otherwise.

@@ -77,6 +77,7 @@ impl SaveFlag {
             .because(error)
             .hint("name a directory that you can write to, or a new one in such a directory")
         })?;
+        console.saves_files();
         Ok(Some(SavedFiles::new(directory, console, PER_TURN)))
     }
 }

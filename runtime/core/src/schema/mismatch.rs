@@ -74,6 +74,7 @@ fn unknown_names(error: &ValidationError<'_>, unexpected: &[String], schema: &Va
             .collect();
         let _ = match known.len() {
             0 => write!(text, "; there are none"),
+            1 => write!(text, "; there is {}", listed.join("")),
             count => write!(text, "; there are {}{}", listed.join(", "), more(count)),
         };
     }
@@ -208,6 +209,11 @@ mod tests {
         assert_eq!(
             reason(schema.clone(), &json!({"colour": 1, "size": 2})),
             "there are no parameters `colour`, `size`; there are `limit`, `text`"
+        );
+        let one = json!({"type": "object", "properties": {"text": {}}, "additionalProperties": false});
+        assert_eq!(
+            reason(one, &json!({"colour": 1})),
+            "there is no parameter `colour`; there is `text`"
         );
         let nested = json!({"type": "object", "properties": {"a": schema}});
         let said = reason(nested, &json!({"a": {"b": 1}}));

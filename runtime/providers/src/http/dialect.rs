@@ -286,8 +286,13 @@ fn refuses_pictures(message: &str) -> bool {
         "picture",
         "content must be a string",
     ];
-    // vLLM: "At most 0 image(s) may be provided in one prompt."
+    // vLLM: "At most 0 image(s) may be provided in one prompt."; OpenAI Responses: "Invalid value: 'input_image'.
+    // Supported values are: 'input_text'."
+    let is_type_refused = ["input_image", "image_url", "image"]
+        .iter()
+        .any(|kind| message.contains(&format!("invalid value: '{kind}'")));
     message.contains("at most 0 image")
+        || is_type_refused
         || about.iter().any(|word| message.contains(word)) && says_unsupported(message)
 }
 
@@ -416,6 +421,14 @@ mod tests {
             ("at most 0 image(s) may be provided in one prompt.", true),
             ("at most 1 image(s) may be provided in one prompt.", false),
             ("messages.0.content.0.image: image exceeds 5 mb maximum", false),
+            (
+                "invalid value: 'input_image'. supported values are: 'input_text'.",
+                true,
+            ),
+            (
+                "invalid value: 'ultra'. supported values of the image detail are: 'low'.",
+                false,
+            ),
             ("could not process image", false),
         ] {
             assert_eq!(refuses_pictures(message), refused, "{message}");

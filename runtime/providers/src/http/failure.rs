@@ -155,12 +155,17 @@ pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
             ProviderErrorKind::ToolsUnsupported,
             &[
                 "not support tool",
-                "not support function call",
+                "nt support tool",
+                "not support function",
+                "nt support function",
                 "support tool use",
                 "tool use is not supported",
                 "tool calling is not supported",
                 "tools is not supported",
                 "tools are not supported",
+                "tool calls are not supported",
+                "functions are not supported",
+                "function calls are not supported",
                 "function calling is not enabled",
                 "function calling is not supported",
                 "--enable-auto-tool-choice",
@@ -360,6 +365,16 @@ mod tests {
             (
                 400,
                 r#"{"error":{"message":"`tools` is not supported with this model"}}"#,
+                ToolsUnsupported,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Functions are not supported with this model","param":"tools"}}"#,
+                ToolsUnsupported,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This model doesn't support tools."}}"#,
                 ToolsUnsupported,
             ),
             (

@@ -528,6 +528,7 @@ fn there_are<'a>(known: impl Iterator<Item = &'a str> + Clone) -> String {
     let listed: Vec<String> = known.take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
     match count.saturating_sub(MAX_LISTED) {
         0 if count == 0 => "there are none".into(),
+        0 if count == 1 => format!("there is {}", listed.join("")),
         0 => format!("there are {}", listed.join(", ")),
         more => format!("there are {} and {more} more", listed.join(", ")),
     }

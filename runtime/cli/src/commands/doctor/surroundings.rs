@@ -72,12 +72,18 @@ pub(super) fn toolchains(environment: &Environment) -> Finding {
         .collect();
     let has = |program: &str| folders.iter().any(|folder| folder.join(program).is_file());
     let mut found = Vec::new();
+    let mut lacks_target = false;
     if has("cargo") {
-        let target = match &environment.home {
-            Some(home) if has_target(home) => format!("cargo with {TARGET}"),
-            _ => format!("cargo ({TARGET} was not found; rustup target add {TARGET})"),
+        let rustup = match environment.var("RUSTUP_HOME") {
+            Some(directory) if !directory.is_empty() => Some(PathBuf::from(directory)),
+            _ => environment.home.as_ref().map(|home| home.join(".rustup")),
         };
-        found.push(target);
+        lacks_target = !rustup.is_some_and(|rustup| has_target(&rustup));
+        found.push(if lacks_target {
+            format!("cargo ({TARGET} was not found; rustup target add {TARGET})")
+        } else {
+            format!("cargo with {TARGET}")
+        });
     }
     found.extend(
         PROGRAMS
@@ -87,13 +93,14 @@ pub(super) fn toolchains(environment: &Environment) -> Finding {
     );
     match found.as_slice() {
         [] => Finding::Good("none found; only authors of tools need one".into()),
+        found if lacks_target => Finding::Note(found.join(", ")),
         found => Finding::Good(found.join(", ")),
     }
 }
 
-/// True if a toolchain of rustup has the target.
-fn has_target(home: &Path) -> bool {
-    let Ok(toolchains) = std::fs::read_dir(home.join(".rustup/toolchains")) else {
+/// True if a toolchain in the directory of rustup has the target.
+fn has_target(rustup: &Path) -> bool {
+    let Ok(toolchains) = std::fs::read_dir(rustup.join("toolchains")) else {
         return false;
     };
     toolchains

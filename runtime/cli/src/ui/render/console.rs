@@ -70,6 +70,8 @@ pub(crate) struct Streams {
     /// Number of open questions, during which nothing is drawn.
     pauses: u32,
     pub(super) answer: Answer,
+    /// True if files of the model are written to a directory.
+    pub(super) saves_files: bool,
 }
 
 struct ActivityState {
@@ -119,6 +121,7 @@ impl Console {
             thread_runs: false,
             pauses: 0,
             answer: Answer::new(terminals.stdout),
+            saves_files: false,
         };
         Self {
             streams: Arc::new(Mutex::new(streams)),
@@ -196,6 +199,11 @@ impl Console {
             Markdown::Always => true,
         };
         streams.answer = Answer::new(is_rendered);
+    }
+
+    /// Notes that files of the model are written to a directory, which is told for each.
+    pub(crate) fn saves_files(&self) {
+        self.lock().saves_files = true;
     }
 
     /// Prints the error of a command, if it has one, and returns the exit code.

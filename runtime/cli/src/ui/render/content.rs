@@ -46,7 +46,7 @@ fn describe(part: &Content) -> String {
 /// Tells that the model sent a file, which a terminal cannot show.
 pub(crate) fn file_of_model(blob: &Blob) -> Text {
     text!(
-        "the model sent a file: `{}`, {}; --save DIR writes it to a directory",
+        "the model sent a file: `{}`, {}",
         blob.media_type,
         Bytes(blob.data.len() as u64)
     )

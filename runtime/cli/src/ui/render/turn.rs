@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use toolcell_core::event::{Event, EventSink, NoticeLevel, TurnOutcome};
-use toolcell_core::{ApprovalCause, CallResult, Receipt};
+use toolcell_core::{ApprovalCause, Blob, CallResult, Receipt};
 
 use super::calls::{CallNames, arguments_of, log, said};
 use super::output::Output;
@@ -166,7 +166,7 @@ impl TurnView {
                 self.end_text(&mut state)?;
                 if let Event::StepFinished { message, .. } = event {
                     for file in message.files() {
-                        self.mark(FAINT, "·", content::file_of_model(file))?;
+                        self.file_of_model(file)?;
                     }
                 }
                 // If there was no text, the outcome is sufficient.
@@ -388,6 +388,22 @@ impl TurnView {
     fn end_text(&self, state: &mut State) -> io::Result<()> {
         self.end_reasoning(state)?;
         self.console.write(|s| s.end_answer())
+    }
+
+    /// Tells of a file, unless the line that says where it was saved does so.
+    fn file_of_model(&self, file: &Blob) -> io::Result<()> {
+        self.console.write(|s| {
+            if s.saves_files {
+                return Ok(());
+            }
+            s.end_open_line()?;
+            s.err.styled(FAINT, "· ")?;
+            s.err.text(content::file_of_model(file))?;
+            if !self.is_recorded {
+                s.err.text("; --save DIR writes it to a directory")?;
+            }
+            s.err.end_line()
+        })
     }
 
     fn mark(&self, style: anstyle::Style, mark: &'static str, text: impl Into<Text>) -> io::Result<()> {

@@ -6,7 +6,8 @@
 //!
 //! - All pending input is read and set aside, until no key is pressed for [`QUIET`]; only then the prompt appears.
 //! - After the prompt, each key including Enter must arrive separately: bytes with less than [`BURST_GAP`] in between
-//!   are a burst, such as a paste, and answer nothing.
+//!   are a burst, such as a paste, and answer nothing. Only the words of a refusal may be typed faster: a line that
+//!   begins with `n` approves nothing, and its Enter must still arrive separately.
 //! - Once input was set aside, further keys may belong to it, at any pace. Then the question waits for
 //!   [`QUIET_AFTER_KEYS`], and an answer must contain digits that are shown with the prompt
 //!   ([`Asking`](super::asking::Asking)).
@@ -194,7 +195,7 @@ impl Line {
             return None;
         }
         let is_typed = match pace {
-            Pace::KeyByKey => is_one_key(bytes),
+            Pace::KeyByKey => is_one_key(bytes) || self.continues_refusal(bytes),
             Pace::Line => bytes.len() <= MAX_LINE_AT_ONCE && end.is_none_or(|end| end + 1 == bytes.len()),
         };
         if !is_typed {
@@ -226,6 +227,14 @@ impl Line {
             }
         }
         None
+    }
+
+    /// True if the line begins with `n` together with the bytes, which neither end nor change it.
+    fn continues_refusal(&self, bytes: &[u8]) -> bool {
+        let first = self.text.bytes().next().or(bytes.first().copied());
+        self.partial.is_empty()
+            && first.is_some_and(|key| key.eq_ignore_ascii_case(&b'n'))
+            && std::str::from_utf8(bytes).is_ok_and(|text| !text.chars().any(char::is_control))
     }
 
     fn take_partial(&mut self, observer: &mut dyn LineObserver) {
@@ -372,6 +381,17 @@ mod tests {
             (&[(0, "\n\n")], pasted("\n\n")),
             (&[(0, "y"), (100, "\ny")], pasted("y\ny")),
             (&[(0, "yes"), (100, "\n")], pasted("yes")),
+            // Words of a refusal, typed fast; neither the Enter nor another answer may come with them.
+            (
+                &[(0, "n"), (100, "o,"), (110, " us"), (200, "e b"), (300, "\n")],
+                line("no, use b"),
+            ),
+            (&[(0, "No"), (100, "\n")], line("No")),
+            (&[(0, "no\n")], pasted("no\n")),
+            (&[(0, "n"), (100, "o\n")], pasted("no\n")),
+            (&[(0, "n"), (100, "\u{7f}y"), (200, "\n")], pasted("ny")),
+            (&[(0, "n"), (100, "\u{15}y"), (200, "\n")], pasted("ny")),
+            (&[(0, "\u{1b}[200~no\u{1b}[201~")], pasted("no")),
             (&[(0, "\u{1b}[200~y\n\u{1b}[201~")], pasted("y\n")),
             (&[(0, "\u{1b}[200~y\n"), (500, "\u{1b}[201~")], pasted("y\n")),
         ] {
