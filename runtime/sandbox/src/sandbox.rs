@@ -307,8 +307,8 @@ impl Sandbox {
         let specs = if !Role::Tools.is_among(exports) && program::is_among(exports) {
             vec![program::spec(&examined.identity.label)]
         } else {
-            let stored = (shared.cache.as_ref())
-                .and_then(|cache| cache.definitions(&shared.entry_of(examined)));
+            let stored =
+                (shared.cache.as_ref()).and_then(|cache| cache.definitions(&shared.entry_of(examined)));
             let Some(stored) = stored else {
                 return Ok(None);
             };

@@ -114,7 +114,9 @@ impl Shared {
     /// Returns `true` if the shape of a component is in the cache.
     pub(super) fn has_shape(&self, source: &Source<'_>, digest: Digest) -> bool {
         let entry = self.shape_entry(cached_as(source, digest));
-        self.cache.as_ref().is_some_and(|cache| cache.shape(&entry).is_some())
+        self.cache
+            .as_ref()
+            .is_some_and(|cache| cache.shape(&entry).is_some())
     }
 
     /// Checks the shape of a component for a role. A component with a known digest and a shape in the cache is not read.
