@@ -599,7 +599,10 @@ fn wrong_name_compiles_few_of_the_configured_components() {
             ..Probe::default()
         };
         user.probe(&file, &tool);
-        tables.push_str(&format!("[tools.c{at:02}]\ncomponent = \"{}\"\n", user.work().join(&file).display()));
+        tables.push_str(&format!(
+            "[tools.c{at:02}]\ncomponent = \"{}\"\n",
+            user.work().join(&file).display()
+        ));
     }
     user.configure(&tables);
     let call = |name: &str| {
@@ -608,7 +611,11 @@ fn wrong_name_compiles_few_of_the_configured_components() {
         user.seen(&["call", name], command.output().unwrap())
     };
     let seen = call("wrong_name").ended(2);
-    assert!(seen.stderr.contains("4 components were not searched"), "{}", seen.stderr);
+    assert!(
+        seen.stderr.contains("4 components were not searched"),
+        "{}",
+        seen.stderr
+    );
     assert!(seen.stderr.contains("COMPONENT#wrong_name"), "{}", seen.stderr);
     // What is known is not compiled again, and the next search reaches the rest.
     let seen = call("wrong_name").ended(2);
