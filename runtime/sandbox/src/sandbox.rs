@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use toolcell_core::KeyValueStore;
 
 use self::engines::Engines;
-use self::loading::{Bytes, Source, shared_error};
+use self::loading::{Bytes, Examined, Source, shared_error};
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
@@ -263,30 +263,61 @@ impl Sandbox {
         self.describe_tools(trusted(label, component)).await
     }
 
-    async fn describe_tools(&self, source: Source<'_>) -> Result<Description, LoadError> {
+    /// Returns the identity and the definitions of a component if they are in the cache: as [`Sandbox::describe`], but never
+    /// compiles or runs anything.
+    ///
+    /// # Errors
+    /// [`LoadError`] if it is larger than allowed, or refused since.
+    pub async fn describe_known(&self, label: &str, bytes: &[u8]) -> Result<Option<Description>, LoadError> {
         let shared = &self.0;
-        let examined = shared.examine(&source, Role::Tools).await?;
-        let exports = &examined.identity.exports;
-        if examined.is_known && !Role::Tools.is_among(exports) && program::is_among(exports) {
-            return Ok(Description {
-                specs: vec![program::spec(&examined.identity.label)],
-                identity: examined.identity,
-            });
+        let mut source = Source {
+            label,
+            bytes: Bytes::Given(bytes),
+            digest: None,
+            compiler: &shared.options.compiler,
+        };
+        let digest = shared.digest(&source).await?;
+        if !shared.has_shape(&source, digest) {
+            return Ok(None);
         }
-        let known = (shared.cache.as_ref())
-            .filter(|_| examined.is_known)
-            .and_then(|cache| cache.definitions(&shared.entry_of(&examined)));
-        if let Some(stored) = known {
-            return Ok(Description {
-                identity: examined.identity,
-                specs: definitions::checked(stored)?,
-            });
+        source.digest = Some(digest);
+        let examined = shared.examine(&source, Role::Tools).await?;
+        self.known(&examined)
+    }
+
+    async fn describe_tools(&self, source: Source<'_>) -> Result<Description, LoadError> {
+        let examined = self.0.examine(&source, Role::Tools).await?;
+        if let Some(description) = self.known(&examined)? {
+            return Ok(description);
         }
         let source = Source {
             digest: Some(examined.identity.digest),
             ..source
         };
         Ok(self.load_tools(source).await?.description())
+    }
+
+    /// Returns the description of a component whose definitions are in the cache.
+    fn known(&self, examined: &Examined) -> Result<Option<Description>, LoadError> {
+        if !examined.is_known {
+            return Ok(None);
+        }
+        let shared = &self.0;
+        let exports = &examined.identity.exports;
+        let specs = if !Role::Tools.is_among(exports) && program::is_among(exports) {
+            vec![program::spec(&examined.identity.label)]
+        } else {
+            let stored =
+                (shared.cache.as_ref()).and_then(|cache| cache.definitions(&shared.entry_of(examined)));
+            let Some(stored) = stored else {
+                return Ok(None);
+            };
+            definitions::checked(stored)?
+        };
+        Ok(Some(Description {
+            identity: examined.identity.clone(),
+            specs,
+        }))
     }
 
     async fn load_tools(&self, source: Source<'_>) -> Result<Component, LoadError> {

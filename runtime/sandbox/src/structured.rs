@@ -8,7 +8,7 @@ use crate::cell::memory::{MemoryAccount, OutOfMemory};
 
 /// Length of a text that is parsed on the thread of the call, in bytes: some milliseconds. A longer one is parsed on a thread
 /// for blocking work, so that neither the deadline of the call nor other calls wait for it.
-const AT_ONCE: usize = 64 << 10;
+pub(crate) const AT_ONCE: usize = 64 << 10;
 
 /// Memory of an allocation beside its content, in bytes.
 const ALLOCATION: u64 = 16;
@@ -24,12 +24,24 @@ const NODE: u64 = 11 * (size_of::<String>() + size_of::<Value>()) as u64 + 128;
 /// # Errors
 /// Returns an error if the text is no JSON, has an inexact number, or takes more memory than the call has left.
 pub(crate) async fn parse(text: String, account: &MemoryAccount) -> Result<Value, ToolError> {
-    account.charge(price(&text)).map_err(OutOfMemory::into_error)?;
+    charge([text.as_str()], account)?;
     if text.len() <= AT_ONCE {
         return parsed(&text);
     }
     let parsed = tokio::task::spawn_blocking(move || parsed(&text)).await;
     parsed.unwrap_or_else(|_| Err(broken("could not be parsed")))
+}
+
+/// Charges a call for the memory that JSON texts take once they are parsed.
+///
+/// # Errors
+/// Returns an error if the call has less left.
+pub(crate) fn charge<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+    account: &MemoryAccount,
+) -> Result<(), ToolError> {
+    let price = texts.into_iter().map(price).sum();
+    account.charge(price).map_err(OutOfMemory::into_error)
 }
 
 /// Returns the error of a tool whose structured output cannot be used.

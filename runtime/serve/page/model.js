@@ -221,7 +221,10 @@ const HANDLERS = {
   results_pruned(session, event) {
     session.note("info", `the results of ${event.calls.length} old calls were removed from the conversation`);
   },
-  notice(session, event) { session.note(event.level, "notice:", event.text); },
+  notice(session, event) {
+    const own = event.hook ? `the hook ${event.hook} says:` : "notice:";
+    session.note(event.level, own, event.text);
+  },
   hook_finished(session, event) {
     const denials = event.receipt?.denials?.length || 0;
     session.totals.denials += denials;

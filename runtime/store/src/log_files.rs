@@ -315,6 +315,7 @@ mod tests {
         tee.event(&thought("First \u{1b}[2J this.\nThen that. \u{202e}"));
         tee.event(&Event::Notice {
             level: NoticeLevel::Error,
+            hook: None,
             text: "broken".into(),
         });
         let general = read(dir.path(), "toolcell-___a_b.log");
@@ -454,6 +455,7 @@ mod tests {
     fn each_event_is_logged_at_its_level() {
         let notice = |level| Event::Notice {
             level,
+            hook: None,
             text: String::new(),
         };
         let finished = |error: Option<ToolError>| Event::CallFinished {

@@ -586,3 +586,39 @@ fn file_that_the_host_cannot_write_is_told_with_a_reason() {
         seen.stderr
     );
 }
+
+#[test]
+fn wrong_name_compiles_few_of_the_configured_components() {
+    let user = User::new();
+    let cache = user.work().join("cache");
+    let mut tables = String::new();
+    for at in 0..12 {
+        let file = format!("c{at:02}.wasm");
+        let tool = Probe {
+            names: vec![format!("tool_{at:02}")],
+            ..Probe::default()
+        };
+        user.probe(&file, &tool);
+        tables.push_str(&format!(
+            "[tools.c{at:02}]\ncomponent = \"{}\"\n",
+            user.work().join(&file).display()
+        ));
+    }
+    user.configure(&tables);
+    let call = |name: &str| {
+        let mut command = user.command(&["call", name, "{}"]);
+        command.env("XDG_CACHE_HOME", &cache);
+        user.seen(&["call", name], command.output().unwrap())
+    };
+    let seen = call("wrong_name").ended(2);
+    assert!(
+        seen.stderr.contains("4 components were not searched"),
+        "{}",
+        seen.stderr
+    );
+    assert!(seen.stderr.contains("COMPONENT#wrong_name"), "{}", seen.stderr);
+    // What is known is not compiled again, and the next search reaches the rest.
+    let seen = call("wrong_name").ended(2);
+    assert!(!seen.stderr.contains("not searched"), "{}", seen.stderr);
+    call("tool_11").ended(0);
+}

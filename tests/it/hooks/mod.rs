@@ -397,5 +397,10 @@ fn hint_about_a_hook_is_told_from_its_notices() {
         let line = format!("{begin}{words}");
         seen.stderr.lines().filter(|seen| **seen == line).count()
     };
-    assert_eq!((lines("! "), lines("· │ ")), (1, 1), "{}", seen.stderr);
+    assert_eq!(
+        (lines("! "), lines("· the hook `h` says: │ ")),
+        (1, 1),
+        "{}",
+        seen.stderr
+    );
 }

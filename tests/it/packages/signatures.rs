@@ -155,3 +155,48 @@ fn keys_are_listed_and_private_ones_kept() {
         .ended(2);
     assert!(seen.stderr.contains("there is no key `gone`"), "{}", seen.stderr);
 }
+
+#[test]
+fn bundle_of_a_package_without_a_pinned_identity_is_a_wrong_command() {
+    let (publisher, user) = publisher_and_user();
+    give(&publisher, &user, &component("First."));
+    user.file("b.json", "{}");
+    let add = ["tool", "add", "tool.wasm", "--bundle", "b.json"];
+    let seen = user.run(&[&add[..], &["--publisher", "them"]].concat()).ended(2);
+    assert!(seen.stderr.contains("pinned by a key"), "{}", seen.stderr);
+    assert_eq!((configuration(&user).as_str(), stored(&user).len()), ("", 0));
+}
+
+#[test]
+fn lock_and_list_have_the_publisher() {
+    let (publisher, user) = publisher_and_user();
+    give(&publisher, &user, &component("First."));
+    user.run(&["tool", "add", "tool.wasm", "--publisher", "them"])
+        .ended(0);
+    let key = publisher.run(&["key", "list", "--json"]).ended(0).json()[0]["key"].clone();
+    for command in [
+        &["tool", "list", "--json"][..],
+        &["tool", "inspect", "tool", "--json"],
+    ] {
+        let seen = user.run(command).ended(0).json();
+        let tool = match seen.as_array() {
+            Some(all) => all.iter().find(|one| one["component"] == "tool").unwrap().clone(),
+            None => seen,
+        };
+        assert_eq!(tool["package"]["publisher"], key, "{tool}");
+        assert_eq!(tool["package"]["publisher_names"], serde_json::json!(["them"]));
+    }
+    user.run(&["lock", "--tool", "tool"]).ended(0);
+    let path = user.work().join("toolcell.lock");
+    let lock = std::fs::read_to_string(&path).unwrap();
+    let line = format!("publisher = {key}\n");
+    assert!(lock.contains(&line), "{lock}");
+    let call = ["call", "tool", "{}", "--locked"];
+    user.run(&call).ended(0);
+    // A lock of an older version does not have it.
+    std::fs::write(&path, lock.replace(&line, "")).unwrap();
+    user.run(&call).ended(0);
+    std::fs::write(&path, lock.replace(&line, "publisher = \"other\"\n")).unwrap();
+    let seen = user.run(&call).ended(4);
+    assert!(seen.stderr.contains("its publisher is"), "{}", seen.stderr);
+}

@@ -226,6 +226,7 @@ mod tests {
     fn durable(text: &str) -> Event {
         Event::Notice {
             level: NoticeLevel::Info,
+            hook: None,
             text: text.into(),
         }
     }

@@ -142,6 +142,7 @@ impl<'a> ModelStream<'a> {
             }),
             Delta::Notice(text) => StreamItem::Piece(Event::Notice {
                 level: NoticeLevel::Warning,
+                hook: None,
                 text,
             }),
             Delta::Finished(completion) => {

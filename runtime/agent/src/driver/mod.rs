@@ -282,6 +282,7 @@ impl<'a> Driver<'a> {
         let event = if Value::from(values.clone()).to_string().len() > MAX_SHARED {
             Event::Notice {
                 level: NoticeLevel::Warning,
+                hook: None,
                 text: format!(
                     "the shared values of hooks exceed {MAX_SHARED} bytes and are kept in this process only"
                 ),

@@ -103,6 +103,7 @@ mod tests {
     fn event(text: &str) -> Event {
         Event::Notice {
             level: NoticeLevel::Info,
+            hook: None,
             text: text.into(),
         }
     }

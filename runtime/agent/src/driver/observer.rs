@@ -260,6 +260,7 @@ mod tests {
         };
         let notice = || Event::Notice {
             level: toolcell_core::event::NoticeLevel::Warning,
+            hook: None,
             text: "the hook `h` failed".into(),
         };
         for _ in 0..=MAX_WAITING {

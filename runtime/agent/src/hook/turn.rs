@@ -80,7 +80,14 @@ impl HookTurn {
     /// Shows the user a notice. It is never dropped, so their number must be bounded elsewhere.
     pub(crate) fn notify(&self, level: NoticeLevel, text: impl Into<String>) {
         let text = text.into();
-        self.notes.tell(Event::Notice { level, text }, None);
+        self.notes.tell(
+            Event::Notice {
+                level,
+                hook: None,
+                text,
+            },
+            None,
+        );
     }
 
     /// Values that hooks set in this turn.
@@ -111,7 +118,8 @@ impl HookRun {
     /// Shows the notices of the hook and stores its values for later hooks.
     pub(super) fn carry_out(&self, notices: Vec<Notice>, values: Map<String, Value>) {
         for Notice { level, text } in notices {
-            self.turn.notify(level, text);
+            let hook = Some(self.observer.hook.clone());
+            self.turn.notes.tell(Event::Notice { level, hook, text }, None);
         }
         self.turn.lock().extend(values);
     }

@@ -351,7 +351,11 @@ impl Step<'_> {
     }
 
     fn notice(&mut self, level: NoticeLevel, text: String) {
-        self.emit(Event::Notice { level, text });
+        self.emit(Event::Notice {
+            level,
+            hook: None,
+            text,
+        });
     }
 
     fn begin(&mut self, message: Message, provider: ProviderInfo, unanswered: bool, flow: DataFlow) {

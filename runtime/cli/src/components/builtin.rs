@@ -7,6 +7,8 @@ use toolcell_core::Grant;
 use toolcell_core::policy::DirAccess;
 use toolcell_sandbox::{Digest, TrustedComponent};
 
+use crate::config::ComponentSource;
+
 /// A component embedded in this binary.
 #[derive(Debug)]
 pub(crate) struct Shipped {
@@ -131,6 +133,14 @@ pub(crate) const OFF_BY_DEFAULT: [&str; 1] = ["memory"];
 
 /// Built-in components that were not built together with this binary.
 pub(crate) static MISSING: &[&str] = include!(concat!(env!("OUT_DIR"), "/missing.rs"));
+
+/// Returns the names of the tools of a built-in component, without loading it.
+pub(crate) fn tools_of(source: &ComponentSource) -> Option<&'static [&'static str]> {
+    let ComponentSource::Shipped(shipped) = source else {
+        return None;
+    };
+    (TOOLS.iter()).find_map(|(name, tools)| (*name == shipped.name).then_some(*tools))
+}
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::lock::{Difference, LockedServer};
 use crate::mcp::servers::Servers;
-use crate::packages::store;
+use crate::packages::store::{self, Package};
 use crate::packages::wants::PackageManifest;
 use crate::ui::terminal::{Own, Shown, Text, text};
 
@@ -68,6 +68,10 @@ struct Locked {
     /// Origin of the package, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
+    /// Publisher who signed it, if one is pinned: a key, or an identity of Sigstore with its issuer. Locks of older versions have
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    publisher: Option<String>,
     /// Grants that its author proposes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     wants: Vec<String>,
@@ -167,12 +171,14 @@ impl Locked {
     fn of(loaded: &Loaded, environment: &Environment) -> Self {
         let component = &loaded.component;
         let (imports, grants) = reach(component.identity(), &loaded.settings);
-        let (origin, wants) = of_package(&loaded.settings, environment);
+        let (package, wants) = of_package(&loaded.settings, environment);
         Self {
             digest: component.digest().to_string(),
             imports,
             grants,
-            origin,
+            publisher: (package.as_ref())
+                .and_then(|package| package.publisher.as_ref().map(ToString::to_string)),
+            origin: package.map(|package| package.origin),
             wants,
             tools: component
                 .definitions()
@@ -221,6 +227,15 @@ impl Locked {
                 shown(&now.origin),
                 shown(&self.origin)
             ));
+        }
+        // One that is pinned now and was not, or that an older version did not record, is more than was approved.
+        if let Some(locked) = &self.publisher
+            && now.publisher.as_ref() != Some(locked)
+        {
+            found.push(match &now.publisher {
+                Some(other) => text!("its publisher is {}, and was {}", other, locked),
+                None => text!("no publisher is pinned, and it was signed by {}", locked),
+            });
         }
         if self.digest != now.digest {
             // The same code proposes the same.
@@ -276,8 +291,8 @@ impl LockedHook {
     }
 }
 
-/// Origin of a package, and the grants that the author of a component proposes.
-fn of_package(settings: &ToolSettings, environment: &Environment) -> (Option<String>, Vec<String>) {
+/// Package that a component is, and the grants that the author of a component proposes.
+fn of_package(settings: &ToolSettings, environment: &Environment) -> (Option<Package>, Vec<String>) {
     let ComponentSource::File(file) = &settings.component else {
         return (None, Vec::new());
     };
@@ -286,7 +301,7 @@ fn of_package(settings: &ToolSettings, environment: &Environment) -> (Option<Str
     // One that cannot be read was refused when the package was added.
     let manifest = PackageManifest::read(&bytes).ok().flatten().unwrap_or_default();
     let wants = manifest.wants.iter().map(|want| want.grant.to_string());
-    (package.map(|package| package.origin), wants.collect())
+    (package, wants.collect())
 }
 
 /// Imports and grants of a component in a fixed order. Bindings of secrets count as grants.
@@ -527,6 +542,7 @@ mod tests {
             imports: vec!["a".into()],
             grants: vec!["read=.".into()],
             origin: None,
+            publisher: None,
             wants: Vec::new(),
             tools: BTreeMap::from([("t".to_owned(), tool)]),
         }
@@ -642,6 +658,27 @@ mod tests {
         };
         lock.write(&path(&environment)).unwrap();
         assert_eq!(read(&environment).unwrap(), lock);
+    }
+
+    #[test]
+    fn locked_publisher_must_stay() {
+        let of = |publisher: Option<&str>| Locked {
+            publisher: publisher.map(str::to_owned),
+            ..locked()
+        };
+        let differences =
+            |locked: Option<&str>, now: Option<&str>| shown(of(locked).differences(&of(now), |_| true));
+        let none = Vec::<String>::new();
+        assert_eq!(differences(Some("a"), Some("a")), none);
+        assert_eq!(differences(None, Some("a")), none, "a lock of an older version");
+        assert_eq!(
+            differences(Some("a"), Some("b")),
+            ["its publisher is b, and was a"]
+        );
+        assert_eq!(
+            differences(Some("a"), None),
+            ["no publisher is pinned, and it was signed by a"]
+        );
     }
 
     #[test]

@@ -11,9 +11,11 @@ use crate::config::{ComponentSource, Sourced, ToolSettings, own_directories};
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Name, Shown, Text, text};
 
-/// Maximum number of components searched for a tool named without its component. Each is read, hashed, and possibly
-/// compiled.
+/// Maximum number of components searched for a tool named without its component. Each is read and hashed.
 const MAX_SEARCHED: usize = 100;
+
+/// Maximum number of components compiled to search them. One takes up to some seconds; those that were loaded before are not compiled.
+const MAX_COMPILED: usize = 8;
 
 /// Maximum number of components that an error names.
 const MAX_NAMED: usize = 3;
@@ -24,6 +26,18 @@ pub(crate) struct NamedTool {
     pub(crate) settings: ToolSettings,
     /// Name of the tool; `None` means its only tool.
     pub(crate) tool: Option<String>,
+}
+
+/// Result of a search for a tool named without its component.
+struct Search<'a> {
+    /// Components that define the tool.
+    owners: Vec<&'a ToolSettings>,
+    /// Names of all tools seen.
+    names: Vec<String>,
+    /// Why the first component that could not be loaded was not searched.
+    unusable: Option<Failure>,
+    /// Number of components not searched because they would have to be compiled.
+    unknown: usize,
 }
 
 impl ComponentLoader<'_> {
@@ -49,46 +63,73 @@ impl ComponentLoader<'_> {
                 tool,
             });
         }
-        if tool.is_none()
-            && let Some(settings) = self.component_with_tool(text).await?
-        {
-            return Ok(NamedTool {
-                settings,
-                tool: Some(text.to_owned()),
-            });
-        }
-        Err(self.unknown(component).await)
-    }
-
-    /// Returns the component that defines a tool of this name.
-    ///
-    /// # Errors
-    /// Returns an error if several do: which of them is meant cannot be known. Likewise if none does, and one could not be
-    /// loaded.
-    async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
-        let built_in = builtin::component_with_tool(tool);
-        let (mut owners, mut unusable) = (Vec::new(), None);
-        for candidate in self.searched(tool) {
-            let is_owner = match candidate.component {
-                ComponentSource::Shipped(_) => built_in == Some(candidate.name.as_str()),
-                ComponentSource::File(_) => match self.describe(candidate).await {
-                    Ok(described) => (described.definitions().iter()).any(|spec| spec.name.as_str() == tool),
-                    Err(failure) => {
-                        unusable.get_or_insert(failure);
-                        false
-                    }
-                },
-            };
-            if is_owner {
-                owners.push(candidate);
+        let search = self.search(component).await;
+        if tool.is_none() {
+            match (search.owners.as_slice(), search.unusable) {
+                ([], None) => {}
+                ([], Some(failure)) => return Err(failure),
+                ([owner], _) => {
+                    return Ok(NamedTool {
+                        settings: (*owner).clone(),
+                        tool: Some(text.to_owned()),
+                    });
+                }
+                // Which of them is meant cannot be known.
+                (owners, _) => return Err(self.ambiguous(text, owners)),
             }
         }
-        match (owners.as_slice(), unusable) {
-            ([], Some(failure)) => Err(failure),
-            ([], None) => Ok(None),
-            ([owner], _) => Ok(Some((*owner).clone())),
-            ([_, _, ..], _) => Err(self.ambiguous(tool, &owners)),
+        Err(self.unknown(component, search.names, search.unknown))
+    }
+
+    /// Searches the components for a tool of this name, and compiles at most [`MAX_COMPILED`] of them.
+    async fn search(&self, tool: &str) -> Search<'_> {
+        let mut search = Search {
+            owners: Vec::new(),
+            names: Vec::new(),
+            unusable: None,
+            unknown: 0,
+        };
+        let mut left = MAX_COMPILED;
+        for candidate in self.searched(tool) {
+            let names = match self.searched_names(candidate, &mut left).await {
+                Ok(Some(names)) => names,
+                Ok(None) => {
+                    search.unknown += 1;
+                    continue;
+                }
+                Err(failure) => {
+                    search.unusable.get_or_insert(failure);
+                    continue;
+                }
+            };
+            if names.iter().any(|name| name == tool) {
+                search.owners.push(candidate);
+            }
+            search.names.extend(names);
         }
+        search
+    }
+
+    /// Returns the names of a component's tools. `None` if it would have to be compiled for that, and no more can be: each one
+    /// that is takes one from `left`.
+    async fn searched_names(
+        &self,
+        candidate: &ToolSettings,
+        left: &mut usize,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        if let Some(names) = builtin::tools_of(&candidate.component) {
+            return Ok(Some(names.iter().map(|name| (*name).to_owned()).collect()));
+        }
+        let described = match self.describe_known(candidate).await? {
+            Some(described) => described,
+            None if *left == 0 => return Ok(None),
+            None => {
+                *left -= 1;
+                self.describe(candidate).await?
+            }
+        };
+        let names = described.definitions().iter().map(|spec| spec.name.to_string());
+        Ok(Some(names.collect()))
     }
 
     /// Error for the name of a tool that several components define.
@@ -110,8 +151,7 @@ impl ComponentLoader<'_> {
             .hint(text!("name its component: {}", Text::join(hints, ", or ")))
     }
 
-    /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because loading one can mean compiling
-    /// it: first the built-in component with a tool of this name, then those whose name is a prefix of the tool's name,
+    /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because each is read: first the built-in component with a tool of this name, then those whose name is a prefix of the tool's name,
     /// then the rest by name.
     fn searched(&self, tool: &str) -> Vec<&ToolSettings> {
         let tools = &self.settings.tools;
@@ -131,19 +171,14 @@ impl ComponentLoader<'_> {
         searched
     }
 
-    /// Returns the names of all offered tools. Components that cannot be loaded, and those beyond [`MAX_SEARCHED`],
-    /// contribute none.
+    /// Returns the names of all offered tools. Components that cannot be loaded, those beyond [`MAX_SEARCHED`], and those that would
+    /// have to be compiled beyond [`MAX_COMPILED`] contribute none.
     pub(crate) async fn tool_names(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for candidate in self.searched("") {
-            if let Ok(component) = self.component(candidate).await {
-                names.extend(component.definitions().iter().map(|spec| spec.name.to_string()));
-            }
-        }
-        names
+        self.search("").await.names
     }
 
-    async fn unknown(&self, name: &str) -> Failure {
+    /// Error for the name of no tool, after a search that saw these names and left out so many components.
+    fn unknown(&self, name: &str, seen: Vec<String>, left_out: usize) -> Failure {
         let of_project = format!("{PROJECT}{name}");
         if self.settings.tools.contains_key(&of_project) {
             return Failure::new(Exit::Usage, text!("there is no tool `{}`", name))
@@ -151,7 +186,7 @@ impl ComponentLoader<'_> {
                 .hint(text!("use its full name: {}", of_project));
         }
         let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
-        names.extend(self.tool_names().await);
+        names.extend(seen);
         names.dedup();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let near = nearest(name, &names);
@@ -172,14 +207,23 @@ impl ComponentLoader<'_> {
                     Name(server)
                 ));
         }
-        if self.settings.tools.len() > MAX_SEARCHED {
-            failure = failure
-                .why(text!(
-                    "{} components are configured, of which {} were searched",
-                    self.settings.tools.len(),
-                    MAX_SEARCHED
-                ))
-                .hint(text!("name its component: COMPONENT#{}", name));
+        let beyond = self.settings.tools.len().saturating_sub(MAX_SEARCHED);
+        if beyond > 0 {
+            failure = failure.why(text!(
+                "{} components are configured, of which {} are searched",
+                self.settings.tools.len(),
+                MAX_SEARCHED
+            ));
+        }
+        if left_out > 0 {
+            failure = failure.why(text!(
+                "{} components were not searched: they were never loaded, and at most {} are compiled to search them",
+                left_out,
+                MAX_COMPILED
+            ));
+        }
+        if beyond > 0 || left_out > 0 {
+            failure = failure.hint(text!("name its component: COMPONENT#{}", name));
         }
         if near.is_empty() {
             failure.hint("`toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`")

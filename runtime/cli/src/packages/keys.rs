@@ -21,6 +21,9 @@ use crate::config::user_files::{read_list, write_list};
 use crate::environment::Environment;
 use crate::packages::publisher::Publisher;
 
+/// The list of keys.
+const LIST: &str = "keys.json";
+
 /// Algorithm of keys and signatures, in front of each.
 const ALGORITHM: &str = "ed25519:";
 
@@ -132,8 +135,18 @@ impl KeyRing {
         })
     }
 
+    /// Returns the public keys and identities of the user as far as they can be read, for display. Needs no lock: the list is replaced
+    /// as a whole.
+    pub(crate) fn known(environment: &Environment) -> Vec<NamedKey> {
+        let list = environment
+            .data_dir
+            .as_ref()
+            .map(|data| data.join("keys").join(LIST));
+        list.and_then(|list| read_list(&list).ok()).unwrap_or_default()
+    }
+
     fn list(&self) -> PathBuf {
-        self.directory.join("keys.json")
+        self.directory.join(LIST)
     }
 
     fn private(&self, name: &str) -> PathBuf {

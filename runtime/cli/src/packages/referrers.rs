@@ -1,5 +1,7 @@
 //! Artefacts that refer to another one (OCI Distribution Specification 1.1): bundles of Sigstore, as cosign 3 writes them.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail, ensure};
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -14,6 +16,9 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// Maximum number of bundles that are read. A release has one for each signer, and one for its provenance.
 const MAX_BUNDLES: usize = 16;
+
+/// Maximum time for all bundles of a component together. They have 16 MiB at most.
+const TIME: Duration = Duration::from_secs(120);
 
 #[derive(Deserialize)]
 struct Index {
@@ -37,8 +42,22 @@ struct Manifest {
 /// Downloads the bundles that refer to a manifest, or the reason why one of them cannot be read.
 ///
 /// # Errors
-/// Returns an error if the registry does not list them.
+/// Returns an error if the registry does not list them, or takes too long for all of them together.
 pub(super) async fn bundles(
+    session: &mut Session<'_>,
+    manifest: Digest,
+) -> anyhow::Result<Vec<anyhow::Result<Vec<u8>>>> {
+    within(TIME, listed_bundles(session, manifest)).await
+}
+
+async fn within<T>(time: Duration, read: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let Ok(read) = tokio::time::timeout(time, read).await else {
+        bail!("its bundles were not read within {} s", time.as_secs());
+    };
+    read
+}
+
+async fn listed_bundles(
     session: &mut Session<'_>,
     manifest: Digest,
 ) -> anyhow::Result<Vec<anyhow::Result<Vec<u8>>>> {
@@ -94,4 +113,23 @@ async fn bundle(session: &mut Session<'_>, referrer: &Referrer) -> anyhow::Resul
     };
     ensure!(layers.next().is_none(), "its manifest has several bundles");
     session.blob(layer, "bundle", MAX_BUNDLE_BYTES).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_bundles_have_one_time_limit() {
+        let endless = async {
+            // Each of them is within the limit of one request.
+            for _ in 0..MAX_BUNDLES {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(())
+        };
+        let error = within(Duration::from_millis(50), endless).await.unwrap_err();
+        assert!(error.to_string().contains("were not read within"), "{error}");
+        within(TIME, async { Ok(()) }).await.unwrap();
+    }
 }

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use toolcell_sandbox::Digest;
 
 use crate::components::sandbox::MAX_COMPONENT_BYTES;
 use crate::config::user_files::{read_list, write_list};
 use crate::environment::Environment;
 use crate::packages::Fetched;
+use crate::packages::keys::NamedKey;
 use crate::packages::publisher::Publisher;
 
 /// Directory of the packages, in the data directory.
@@ -45,6 +47,18 @@ pub(crate) struct Package {
     /// True if the host of the reference can have a private address.
     #[serde(default)]
     pub(crate) private: bool,
+}
+
+impl Package {
+    /// Converts the origin and the publisher to JSON, with the names that the publisher has among these keys.
+    pub(crate) fn to_json(&self, keys: &[NamedKey]) -> Value {
+        let mut json = json!({ "origin": self.origin, "publisher": self.publisher });
+        if let Some(publisher) = &self.publisher {
+            let names = keys.iter().filter(|key| key.publisher == *publisher);
+            json["publisher_names"] = names.map(|key| key.name.as_str()).collect();
+        }
+        json
+    }
 }
 
 /// The packages of the user, locked for other processes until it is dropped.
@@ -187,12 +201,19 @@ fn component(directory: &Path, digest: Digest) -> PathBuf {
     directory.join(COMPONENTS).join(format!("{}.wasm", digest.hex()))
 }
 
-/// Returns the package of a configured component, if it is one, as it was added. The list is replaced as a whole, so that
-/// reading it needs no lock.
+/// Returns the packages of the user. The list is replaced as a whole, so that reading it needs no lock.
+///
+/// # Errors
+/// Returns an error if the list is damaged.
+pub(super) fn packages(environment: &Environment) -> anyhow::Result<Vec<Package>> {
+    let directory = directory(environment).context("there is no home directory for packages")?;
+    Ok(read_list(&directory.join(LIST))?)
+}
+
+/// Returns the package of a configured component, if it is one, as it was added.
 pub(crate) fn package_at(name: &str, path: &Path, environment: &Environment) -> Option<Package> {
     let digest = digest_at(path, environment)?;
-    let packages: Vec<Package> = read_list(&directory(environment)?.join(LIST)).ok()?;
-    let mut packages = packages.into_iter();
+    let mut packages = packages(environment).ok()?.into_iter();
     packages.find(|package| package.name == name && package.digest == digest)
 }
 

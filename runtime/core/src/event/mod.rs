@@ -275,6 +275,9 @@ pub enum Event {
     Notice {
         /// Severity of the notice.
         level: NoticeLevel,
+        /// Hook whose words the text is; `None` if it is a notice of Toolcell itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook: Option<String>,
         /// Text of the notice.
         text: String,
     },

@@ -163,6 +163,7 @@ pub(crate) fn all() -> Vec<Event> {
         },
         Event::Notice {
             level: NoticeLevel::Info,
+            hook: None,
             text: "so".into(),
         },
         Event::HookFinished {

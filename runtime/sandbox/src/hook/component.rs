@@ -19,6 +19,7 @@ use super::summary::{AfterSummary, BeforeSummary};
 use crate::cell::CellRequest;
 use crate::component::{Base, Identity};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
+use crate::structured;
 use crate::tool::within;
 
 /// Time beyond the limit of its cell after which a hook counts as failed: the error of the cell is more specific.
@@ -109,7 +110,7 @@ impl CellHook {
         };
         let ended = self.hook.base.cells.run_cell(cell, call).await;
         let receipt = Some(Box::new(ended.receipt));
-        match self.answer::<R>(ended.result, &cx.values) {
+        match self.answer::<R>(ended.result, &cx.values).await {
             Ok(mut answer) => {
                 R::Response::effects(&mut answer).receipt = receipt;
                 Ok(answer)
@@ -122,7 +123,7 @@ impl CellHook {
     ///
     /// # Errors
     /// A message to the user.
-    fn answer<R: HookRequest>(
+    async fn answer<R: HookRequest>(
         &self,
         result: Result<Result<R::Response, String>, ToolError>,
         values: &Map<String, Value>,
@@ -130,9 +131,17 @@ impl CellHook {
         let redactor = self.egress.redactor();
         match result {
             Ok(Ok(response)) => {
-                let mut answer = response
-                    .validate(redactor)
-                    .map_err(|reason| format!("its response is invalid: {reason}"))?;
+                let validated = match response.bytes() {
+                    ..=structured::AT_ONCE => response.validate(redactor),
+                    // As the structured output of a tool: other calls do not wait for it.
+                    _ => {
+                        let redactor = redactor.clone();
+                        let validated =
+                            tokio::task::spawn_blocking(move || response.validate(&redactor)).await;
+                        validated.unwrap_or_else(|_| Err("it could not be parsed".into()))
+                    }
+                };
+                let mut answer = validated.map_err(|reason| format!("its response is invalid: {reason}"))?;
                 check_values(values, &R::Response::effects(&mut answer).values)?;
                 Ok(answer)
             }

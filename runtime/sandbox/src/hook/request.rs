@@ -3,16 +3,18 @@
 use std::future::Future;
 
 use serde_json::{Map, Value, json};
-use toolcell_core::Content;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::hook::{CallReport, FailureReport, HookContext, HookPoint, PendingCall, Prompt, TurnEnd};
+use toolcell_core::{Content, ToolError};
 use wasmtime::Store;
 
 use super::linked::{HookGuest, LinkedHook};
 use super::response::HookResponse;
 use crate::bindings::{self, hooks};
 use crate::cell::GuestCall;
+use crate::cell::memory::MemoryAccount;
 use crate::cell::state::CellState;
+use crate::structured;
 use crate::tool::content_len;
 
 /// A request to a hook at one point.
@@ -22,7 +24,7 @@ pub(crate) trait HookRequest: Send {
     /// Request in the types of the WIT interface.
     type Wire: Send;
     /// Response in the types of the WIT interface.
-    type Response: HookResponse + Send;
+    type Response: HookResponse + Send + Sync + 'static;
 
     fn into_wire(self) -> Self::Wire;
 
@@ -95,6 +97,13 @@ impl<R: HookRequest> GuestCall for HookCall<R> {
             Ok(response) => response.bytes() as u64,
             Err(text) => text.len() as u64,
         }
+    }
+
+    async fn complete(done: Self::Done, account: &MemoryAccount) -> Result<Self::Done, ToolError> {
+        if let Ok(response) = &done {
+            structured::charge(response.json_texts(), account)?;
+        }
+        Ok(done)
     }
 }
 
@@ -248,9 +257,10 @@ pub(super) fn of_core(content: Content) -> bindings::Content {
 #[cfg(test)]
 mod tests {
     use toolcell_core::hook::FailurePhase;
-    use toolcell_core::{ArgumentPlace, Blob, CallResult, Link, PlaceKind, Receipt, ToolError};
+    use toolcell_core::{ArgumentPlace, Blob, CallResult, Link, PlaceKind, Receipt};
 
     use super::*;
+    use crate::cell::memory::MemoryPool;
 
     fn text(bytes: usize) -> String {
         "x".repeat(bytes)
@@ -261,6 +271,48 @@ mod tests {
         let mut cx = HookContext::unobserved("s");
         cx.values.insert("v".into(), json!(10));
         HookCall::new(request, &cx).bytes_in()
+    }
+
+    #[tokio::test]
+    async fn json_of_a_response_takes_memory_of_the_call() {
+        let text = format!("{{\"a\":[{}0]}}", r#"{"":0},"#.repeat(1_000));
+        let effects = || hooks::Effects {
+            notices: Vec::new(),
+            values: vec![("v".into(), text.clone())],
+            other: Vec::new(),
+        };
+        let call = || hooks::CallAnswer {
+            verdict: hooks::Verdict::Proceed,
+            arguments: Some(text.clone()),
+            effects: effects(),
+        };
+        let prompt = || hooks::PromptAnswer {
+            verdict: hooks::Verdict::Proceed,
+            message: None,
+            context: Vec::new(),
+            instructions: Vec::new(),
+            examples: vec![hooks::Example {
+                says: "s".into(),
+                tool: "t".into(),
+                arguments: text.clone(),
+            }],
+            effects: effects(),
+        };
+        let account = |limit| MemoryAccount::new(limit, MemoryPool::new(u64::MAX));
+        // Each text is a hundred times as large once it is parsed, and each response has two of them.
+        let least = 60 * text.len() as u64;
+        for limit in [least, 2 * least] {
+            let of_call = HookCall::<PendingCall>::complete(Ok(call()), &account(limit)).await;
+            let of_prompt = HookCall::<Prompt>::complete(Ok(prompt()), &account(limit)).await;
+            assert!(matches!(of_call, Err(ToolError::Limit { .. })));
+            assert!(matches!(of_prompt, Err(ToolError::Limit { .. })));
+        }
+        let enough = account(u64::MAX / 2);
+        assert!(
+            HookCall::<PendingCall>::complete(Ok(call()), &enough)
+                .await
+                .is_ok()
+        );
     }
 
     #[test]

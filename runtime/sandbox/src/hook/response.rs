@@ -19,6 +19,9 @@ pub(crate) trait HookResponse {
     /// Returns the size of the response, for the output limit and the receipt.
     fn bytes(&self) -> usize;
 
+    /// Returns the texts that are parsed as JSON.
+    fn json_texts(&self) -> Vec<&str>;
+
     /// Validates and redacts the response.
     ///
     /// # Errors
@@ -34,6 +37,11 @@ impl HookResponse for hooks::PromptAnswer {
 
     fn bytes(&self) -> usize {
         prompt_len(self) + reason_len(&self.verdict) + self.effects.bytes()
+    }
+
+    fn json_texts(&self) -> Vec<&str> {
+        let arguments = self.examples.iter().map(|example| example.arguments.as_str());
+        arguments.chain(self.effects.json_texts()).collect()
     }
 
     fn validate(self, redactor: &Redactor) -> Result<PromptAnswer, String> {
@@ -86,6 +94,11 @@ impl HookResponse for hooks::CallAnswer {
         self.arguments.as_ref().map_or(0, String::len) + reason_len(&self.verdict) + self.effects.bytes()
     }
 
+    fn json_texts(&self) -> Vec<&str> {
+        let arguments = self.arguments.as_deref().into_iter();
+        arguments.chain(self.effects.json_texts()).collect()
+    }
+
     fn validate(self, redactor: &Redactor) -> Result<CallAnswer, String> {
         let arguments = self
             .arguments
@@ -111,6 +124,10 @@ impl HookResponse for hooks::Effects {
         let pairs: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
         let notices: usize = self.notices.iter().map(|notice| notice.text.len()).sum();
         pairs + notices
+    }
+
+    fn json_texts(&self) -> Vec<&str> {
+        self.values.iter().map(|(_, value)| value.as_str()).collect()
     }
 
     fn validate(self, redactor: &Redactor) -> Result<Effects, String> {

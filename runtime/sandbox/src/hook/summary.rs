@@ -108,6 +108,10 @@ impl HookResponse for summary_hooks::SummaryAnswer {
         choices + reason_len(&self.verdict) + self.effects.bytes()
     }
 
+    fn json_texts(&self) -> Vec<&str> {
+        self.effects.json_texts()
+    }
+
     fn validate(self, redactor: &Redactor) -> Result<Chosen, String> {
         let bytes = self.messages.as_deref().map_or(0, added_len);
         if bytes > MAX_PROMPT {

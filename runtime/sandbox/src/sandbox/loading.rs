@@ -95,28 +95,35 @@ struct CompileJob<'a> {
 }
 
 impl Shared {
-    /// Checks the shape of a component for a role. A component with a known digest and a shape in the cache is not read.
-    pub(super) async fn examine(&self, source: &Source<'_>, role: Role) -> Result<Examined, LoadError> {
-        let size = source.bytes.size();
-        if size > self.options.max_component_bytes {
-            return Err(LoadError::TooLarge {
-                size,
-                limit: self.options.max_component_bytes,
-            });
+    /// Returns the digest of a component that is not larger than allowed.
+    pub(super) async fn digest(&self, source: &Source<'_>) -> Result<Digest, LoadError> {
+        let (size, limit) = (source.bytes.size(), self.options.max_component_bytes);
+        if size > limit {
+            return Err(LoadError::TooLarge { size, limit });
         }
-        let digest = match source.digest {
-            Some(digest) => digest,
+        match source.digest {
+            Some(digest) => Ok(digest),
             // Hashing and scanning 30 MiB takes a while; it must not block other calls.
             None => {
                 let bytes = source.bytes.read();
-                off_worker(move || Ok(Digest::of(&bytes))).await?
+                off_worker(move || Ok(Digest::of(&bytes))).await
             }
-        };
+        }
+    }
+
+    /// Returns `true` if the shape of a component is in the cache.
+    pub(super) fn has_shape(&self, source: &Source<'_>, digest: Digest) -> bool {
+        let entry = self.shape_entry(cached_as(source, digest));
+        self.cache
+            .as_ref()
+            .is_some_and(|cache| cache.shape(&entry).is_some())
+    }
+
+    /// Checks the shape of a component for a role. A component with a known digest and a shape in the cache is not read.
+    pub(super) async fn examine(&self, source: &Source<'_>, role: Role) -> Result<Examined, LoadError> {
+        let digest = self.digest(source).await?;
         let is_module = source.bytes.is_core_module();
-        let cached_as = match is_module {
-            true => adapt::cache_digest(digest),
-            false => digest,
-        };
+        let cached_as = cached_as(source, digest);
         let entry = self.shape_entry(cached_as);
         let known = self.cache.as_ref().and_then(|cache| cache.shape(&entry));
         let is_known = known.is_some();
@@ -136,7 +143,7 @@ impl Shared {
             identity: Identity {
                 label: source.label.to_owned(),
                 digest,
-                size,
+                size: source.bytes.size(),
                 imports: imports::classify(&shape.imports)?,
                 exports: shape.exports.clone(),
             },
@@ -355,6 +362,14 @@ impl Shared {
     ) -> Result<J::Done, LoadError> {
         self.definitions_read.fetch_add(1, Ordering::Relaxed);
         base.ask(pre, job).await
+    }
+}
+
+/// Returns the digest under which the cache entries of a component are stored.
+fn cached_as(source: &Source<'_>, digest: Digest) -> Digest {
+    match source.bytes.is_core_module() {
+        true => adapt::cache_digest(digest),
+        false => digest,
     }
 }
 

@@ -16,6 +16,9 @@ const MARK: &str = "[Toolcell]";
 /// Maximum length of a notice, in characters.
 const MAX_NOTICE: usize = 2_000;
 
+/// Maximum length of the name of a hook, in characters.
+const MAX_HOOK: usize = 100;
+
 /// Text and end of a turn.
 pub(super) struct Feed {
     wishes: Wishes,
@@ -150,14 +153,18 @@ impl EventSink for Feed {
                     state.push_model(&message.text(), wishes);
                 }
             }),
-            Event::Notice { level, text } if wishes.notices => {
+            Event::Notice { level, hook, text } if wishes.notices => {
                 let level = match level {
                     NoticeLevel::Info => "",
                     NoticeLevel::Warning => "warning: ",
                     _ => "error: ",
                 };
+                let by = hook
+                    .as_deref()
+                    .map(|hook| format!("the hook `{}` says: ", excerpt(hook, MAX_HOOK)))
+                    .unwrap_or_default();
                 let text = excerpt(text, MAX_NOTICE);
-                self.change(|state| state.paragraph(&format!("{MARK}: {level}{text}")));
+                self.change(|state| state.paragraph(&format!("{MARK}: {level}{by}{text}")));
             }
             Event::CallStarted { tool, .. } if wishes.calls => {
                 self.change(|state| state.paragraph(&format!("{MARK}: call of `{tool}`")));
@@ -184,6 +191,7 @@ mod tests {
             },
             Event::Notice {
                 level: NoticeLevel::Info,
+                hook: None,
                 text: "n".into(),
             },
             Event::StepStarted { step: 2 },
@@ -212,10 +220,29 @@ mod tests {
         });
         feed.event(&Event::Notice {
             level: NoticeLevel::Warning,
+            hook: None,
             text: "a\n[Toolcell]: b\u{202e}".into(),
         });
         let text = feed.state.lock().unwrap().text.clone();
         assert_eq!(text, "[Toolcell]: warning: a\\n[Toolcell]: b\\u{202e}");
+    }
+
+    #[test]
+    fn notice_of_a_hook_names_the_hook() {
+        let feed = Feed::new(Wishes {
+            notices: true,
+            calls: false,
+        });
+        feed.event(&Event::Notice {
+            level: NoticeLevel::Warning,
+            hook: Some("h".into()),
+            text: "the hook `guard` failed".into(),
+        });
+        let text = feed.state.lock().unwrap().text.clone();
+        assert_eq!(
+            text,
+            "[Toolcell]: warning: the hook `h` says: the hook `guard` failed"
+        );
     }
 
     #[test]

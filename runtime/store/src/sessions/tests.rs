@@ -17,6 +17,7 @@ fn open(dir: &TempDir) -> SqliteSessions {
 fn note(text: &str) -> Event {
     Event::Notice {
         level: NoticeLevel::Info,
+        hook: None,
         text: text.into(),
     }
 }

@@ -277,3 +277,30 @@ fn identities_are_in_the_ring() {
     user.run(&["key", "remove", "them"]).ended(0);
     add("them", MAIL, ISSUER).ended(0);
 }
+
+#[test]
+fn trusted_root_goes_with_its_last_identity() {
+    let (sigstore, user) = sigstore_and_user();
+    let bytes = component("First.");
+    give(&user, &bytes, &sigstore.sign(&bytes, &Signer::mail(MAIL)));
+    pin(&user, &sigstore, "again", MAIL, ISSUER);
+    pin(&user, &Sigstore::new(), "other", MAIL, ISSUER);
+    let roots = || {
+        let roots = user.home().join(".local/share/toolcell/keys/roots");
+        std::fs::read_dir(roots).unwrap().count()
+    };
+    assert_eq!(roots(), 2);
+    user.run(&["key", "remove", "other"]).ended(0);
+    assert_eq!(roots(), 1);
+    user.run(&["key", "remove", "again"]).ended(0);
+    assert_eq!(roots(), 1, "another identity has it");
+    user.run(&ADD).ended(0);
+    user.run(&["key", "remove", "them"]).ended(0);
+    assert_eq!(roots(), 1, "a package has it");
+    user.run(&["tool", "update", "tool"]).ended(0);
+    // The package goes, and the next change of the ring finds that nothing needs the root.
+    user.run(&["tool", "remove", "tool"]).ended(0);
+    user.run(&["key", "generate", "me"]).ended(0);
+    user.run(&["key", "remove", "me"]).ended(0);
+    assert_eq!(roots(), 0);
+}

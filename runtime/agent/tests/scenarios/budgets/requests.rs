@@ -189,6 +189,7 @@ async fn estimates_are_announced_whatever_was_said_before() {
     let mut state = LoopState::new("s");
     state.apply(&Event::Notice {
         level: NoticeLevel::Warning,
+        hook: None,
         text: "something else".into(),
     });
     let recorded = RecordedEvents::default();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::TurnOutcome;
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::provider::ProviderErrorKind;
 use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Content, Event, Message, Receipt, Tool};
@@ -480,4 +480,35 @@ async fn fuel_of_hooks_counts_in_the_session_budget() {
         assert_eq!(ended, fuel == 100, "{:?}", report.outcome);
         assert_eq!(session.state().spent().fuel, if ended { 120 } else { 180 });
     }
+}
+
+#[tokio::test]
+async fn notice_of_toolcell_has_no_hook() {
+    let script = Script::new([Say::Text("Hi.")]);
+    let hook = Told {
+        name: "guide",
+        prompt: Some(|_, _| {
+            Ok(PromptAnswer {
+                effects: Effects::default().notice(NoticeLevel::Warning, "the hook `guard` failed"),
+                ..PromptAnswer::default()
+            })
+        }),
+        ..Told::default()
+    };
+    let (_, recorded) = run(&script, counted().0, hook).await;
+    let by = |recorded: &RecordedEvents| -> Vec<Option<String>> {
+        let of = |event: Event| match event {
+            Event::Notice { hook, .. } => Some(hook),
+            _ => None,
+        };
+        recorded.all().into_iter().filter_map(of).collect()
+    };
+    assert_eq!(by(&recorded), [Some("guide".to_owned())]);
+    let failing = Told {
+        name: "guide",
+        prompt: Some(|_, _| Err(HookError::new("broken"))),
+        ..Told::default()
+    };
+    let (_, recorded) = run(&Script::new([Say::Text("Hi.")]), counted().0, failing).await;
+    assert_eq!(by(&recorded), [None]);
 }

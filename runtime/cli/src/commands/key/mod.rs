@@ -143,6 +143,8 @@ impl Key {
             Self::Remove(command) => {
                 ring.remove(&command.name)
                     .map_err(failed("the key was not removed"))?;
+                sigstore::remove_unused_roots(&ring, environment)
+                    .map_err(failed("the key was removed, and its trusted root was not"))?;
                 console.note("removed");
             }
             Self::Sign(command) => command.run(&ring, environment, console)?,

@@ -17,6 +17,7 @@ use crate::config::{self, ComponentSource, Overrides, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
+use crate::packages::keys::KeyRing;
 use crate::packages::store::{Package, package_at};
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
@@ -74,7 +75,7 @@ impl Inspect {
         };
         let report = Report::new(&wanted, &inspected, &others, environment);
         if self.json {
-            print_line(console, &report.json())?;
+            print_line(console, &report.json(environment))?;
         } else {
             console.write(|s| report.print(s))?;
         }
@@ -167,7 +168,7 @@ impl<'a> Report<'a> {
             .collect()
     }
 
-    fn json(&self) -> Value {
+    fn json(&self, environment: &Environment) -> Value {
         let identity = self.inspected.identity();
         let mut json = json!({
             "component": self.settings.name,
@@ -189,7 +190,7 @@ impl<'a> Report<'a> {
             json["hook"] = json!(hook);
         }
         if let Some(package) = &self.package {
-            json["package"] = json!({ "origin": package.origin, "publisher": package.publisher });
+            json["package"] = package.to_json(&KeyRing::known(environment));
         }
         json
     }

@@ -15,6 +15,8 @@ use crate::config::{self, ComponentSource, McpSettings, Overrides, ToolSettings}
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::lock::LockedServer;
+use crate::packages::keys::KeyRing;
+use crate::packages::store::package_at;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::{
@@ -81,12 +83,18 @@ impl List {
             }
         }
         if self.json {
+            let keys = KeyRing::known(environment);
             let mut array: Vec<_> = listed
                 .iter()
                 .map(|(tool, component)| {
+                    let package = match &tool.component {
+                        ComponentSource::Shipped(_) => None,
+                        ComponentSource::File(file) => package_at(&tool.name, &file.value, environment),
+                    };
                     json!({
                         "component": tool.name,
                         "source": source(tool, environment).plain(),
+                        "package": package.map(|package| package.to_json(&keys)),
                         "enabled": tool.enabled.value,
                         "only": tool.only.as_ref().map(|only| &only.value),
                         "missing_grant": tool.missing_grant(),

@@ -350,6 +350,20 @@ impl<'a> ComponentLoader<'a> {
         described.map_err(|error| cannot_load(&label, error))
     }
 
+    /// Returns the identity of a component of the user and the definitions of its tools, if it was loaded before: nothing is compiled,
+    /// and nothing of it runs.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read, or is refused.
+    pub(crate) async fn describe_known(
+        &self,
+        settings: &ToolSettings,
+    ) -> Result<Option<Description>, Failure> {
+        let (label, bytes) = self.bytes(settings)?;
+        let described = self.sandbox.describe_known(&label, &bytes.read()).await;
+        described.map_err(|error| cannot_load(&label, error))
+    }
+
     /// True if a component may run: not from a project, or trusted. False if it cannot be read.
     pub(crate) fn is_trusted(&self, settings: &ToolSettings) -> bool {
         !settings.is_of_project()
@@ -383,11 +397,11 @@ impl<'a> ComponentLoader<'a> {
             !tool.is_of_project() && matches!(tool.component, ComponentSource::File(_)) && tool.is_usable()
         });
         for tool in user_components {
-            // A component that cannot be loaded defines no tools.
+            // A component that cannot be loaded defines no tools. Its description changes no name.
             if let Ok((label, bytes)) = self.bytes(tool)
-                && let Ok(component) = self.load_tools(tool, &label, &bytes).await
+                && let Ok(described) = self.sandbox.describe(&label, &bytes.read()).await
             {
-                let names = component.definitions().iter();
+                let names = described.definitions().iter();
                 taken.add_tools(tool, names.map(|spec| spec.name.as_str()));
             }
         }

@@ -9,7 +9,9 @@ mod provider;
 #[cfg(feature = "sigstore")]
 mod verify;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
@@ -17,7 +19,9 @@ use toolcell_fs::Rules;
 use toolcell_sandbox::Digest;
 
 use super::evidence::Evidence;
-use super::publisher::Identity;
+use super::keys::KeyRing;
+use super::publisher::{Identity, Publisher};
+use super::store;
 use crate::environment::Environment;
 
 /// End of the name of a file with a bundle, after that of the component: the one that other tools write.
@@ -136,6 +140,47 @@ pub(crate) fn keep_root(file: &str, environment: &Environment) -> anyhow::Result
     Ok(digest)
 }
 
+/// Removes the trusted roots that no identity in the ring and no package is pinned with.
+///
+/// # Errors
+/// Returns an error if the keys or the packages cannot be read, in which case none is removed.
+pub(crate) fn remove_unused_roots(ring: &KeyRing, environment: &Environment) -> anyhow::Result<()> {
+    let Some(data) = &environment.data_dir else {
+        return Ok(());
+    };
+    let entries = match std::fs::read_dir(data.join("keys").join(ROOTS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let packages = store::packages(environment)?.into_iter();
+    let publishers = (ring.keys()?.into_iter().map(|key| key.publisher))
+        .chain(packages.filter_map(|package| package.publisher));
+    let used: BTreeSet<String> = publishers
+        .filter_map(|publisher| match publisher {
+            Publisher::Identity(identity) => identity.trusted_root(),
+            Publisher::Key(_) => None,
+        })
+        .map(root_name)
+        .collect();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_root = name.to_str().is_some_and(|name| {
+            let hex = name.strip_suffix(".json");
+            let is_digest = |hex: &str| Digest::try_from(format!("sha256:{hex}")).is_ok();
+            hex.is_some_and(is_digest) && !used.contains(name)
+        });
+        if is_root || toolcell_fs::is_unfinished(&name) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn root_name(digest: Digest) -> String {
+    format!("{}.json", digest.hex())
+}
+
 fn read_root(digest: Digest, environment: &Environment) -> anyhow::Result<String> {
     let file = root_file(digest, environment)?;
     let read = toolcell_fs::read_text(&file, &Rules::own(MAX_ROOT_BYTES)).map_err(anyhow::Error::from);
@@ -153,8 +198,5 @@ fn root_file(digest: Digest, environment: &Environment) -> anyhow::Result<PathBu
         .data_dir
         .as_ref()
         .context("there is no home directory for keys")?;
-    Ok(data
-        .join("keys")
-        .join(ROOTS)
-        .join(format!("{}.json", digest.hex())))
+    Ok(data.join("keys").join(ROOTS).join(root_name(digest)))
 }

@@ -13,6 +13,9 @@ use crate::packages::publisher::Identity;
 /// Maximum length of a reason of the crate, in characters: it can have text of the bundle.
 const MAX_REASON: usize = 300;
 
+/// Maximum number of log entries of a bundle, each of which is verified. Signers write one.
+const MAX_LOG_ENTRIES: usize = 8;
+
 /// Statements that say that a component is the signer's. Others say something about it, such as the result of a scan.
 const PREDICATES: [&str; 2] = [
     "https://sigstore.dev/cosign/sign/v1",
@@ -80,6 +83,10 @@ fn check_log_entries(bundle: &Bundle) -> anyhow::Result<()> {
     ensure!(
         !entries.is_empty(),
         "its bundle has no entry of a transparency log"
+    );
+    ensure!(
+        entries.len() <= MAX_LOG_ENTRIES,
+        "its bundle has more than {MAX_LOG_ENTRIES} entries of transparency logs"
     );
     for entry in entries {
         let proof = entry.inclusion_proof.as_ref();

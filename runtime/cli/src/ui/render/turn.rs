@@ -316,11 +316,14 @@ impl TurnView {
             Event::Reminder { text, .. } => {
                 self.mark(FAINT, "…", text!("note to the model: {}", text))?;
             }
-            Event::Notice { level, text } => match level {
-                NoticeLevel::Info => self.mark(FAINT, "·", text.clone())?,
-                NoticeLevel::Warning => self.mark(WARN, "!", text.clone())?,
-                _ => self.mark(BAD, "!", text.clone())?,
-            },
+            Event::Notice { level, hook, text } => {
+                let (style, mark) = match level {
+                    NoticeLevel::Info => (FAINT, "·"),
+                    NoticeLevel::Warning => (WARN, "!"),
+                    _ => (BAD, "!"),
+                };
+                self.mark(style, mark, notice(hook.as_deref(), text))?;
+            }
             Event::TurnFinished {
                 outcome,
                 text,
@@ -440,6 +443,15 @@ impl TurnView {
             }
             Ok(())
         })
+    }
+}
+
+/// Text of a notice. Words of a hook stand behind its name, which our own words give: they cannot pass for a notice of Toolcell
+/// about a hook.
+pub(crate) fn notice(hook: Option<&str>, text: &str) -> Text {
+    match hook {
+        Some(hook) => text!("the hook `{}` says: {}{}", hook, Own(GUTTER), text),
+        None => Text::foreign(text),
     }
 }
 

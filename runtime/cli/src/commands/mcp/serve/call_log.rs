@@ -19,6 +19,7 @@ use crate::error::Failure;
 use crate::telemetry::log_files::Logs;
 use crate::ui::hints::AllowHints;
 use crate::ui::render::Console;
+use crate::ui::render::turn::notice;
 use crate::ui::terminal::{Size, text};
 
 /// Maximum number of hints, and of notices of hooks, that are printed. Each is printed once: a client that does not read
@@ -161,10 +162,10 @@ impl EventSink for CallLog {
     /// Files what hooks report, and shows their notices.
     fn event(&self, event: &Event) {
         self.file(event);
-        if let Event::Notice { text, .. } = event
-            && self.notices.is_due(text)
+        if let Event::Notice { hook, text, .. } = event
+            && self.notices.is_due(&format!("{hook:?} {text}"))
         {
-            self.console.note(text!("notice of a hook: {}", text));
+            self.console.note(notice(hook.as_deref(), text));
         }
     }
 }

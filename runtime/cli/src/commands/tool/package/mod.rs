@@ -59,6 +59,7 @@ async fn fetch(
     environment: &Environment,
     console: &Console,
 ) -> Result<Fetched, Failure> {
+    check_bundle(signer)?;
     let shown = reference.to_string();
     let _activity = console.activity(text!("fetching {}", shown));
     crate::packages::fetch(reference, is_private_allowed, signer, environment)
@@ -70,6 +71,23 @@ async fn fetch(
             let what = text!("the package `{}` cannot be used", shown);
             Failure::new(Exit::Component, what).because(error).hints(hint)
         })
+}
+
+/// Refuses a bundle that the pinned publisher cannot have made.
+fn check_bundle(signer: Signer<'_>) -> Result<(), Failure> {
+    if signer.bundle.is_none() {
+        return Ok(());
+    }
+    let fail = |why: &'static str| Failure::new(Exit::Usage, "`--bundle` cannot be used").why(why);
+    match signer.publisher {
+        Some(Publisher::Identity(_)) => Ok(()),
+        Some(Publisher::Key(_)) => Err(fail(
+            "its publisher is pinned by a key, and a bundle is of an identity of Sigstore",
+        )
+        .hint("leave it out: the signature is read from the file beside the component, or from its registry")),
+        None => Err(fail("no publisher is pinned that the bundle could be of")
+            .hint("name an identity with `--publisher`; `toolcell key add NAME --identity SUBJECT --issuer URL` adds one")),
+    }
 }
 
 /// Returns the key or identity of a publisher in the ring.

@@ -68,8 +68,9 @@ impl TurnView {
             ),
             Event::Notice {
                 level: NoticeLevel::Warning | NoticeLevel::Error,
+                hook,
                 text,
-            } => line(WARN, "!", Text::foreign(text.clone())),
+            } => line(WARN, "!", super::notice(hook.as_deref(), text)),
             _ => Ok(()),
         }
     }
