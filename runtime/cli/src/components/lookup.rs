@@ -151,8 +151,8 @@ impl ComponentLoader<'_> {
             .hint(text!("name its component: {}", Text::join(hints, ", or ")))
     }
 
-    /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because each is read: first the built-in component with a tool of this name, then those whose name is a prefix of the tool's name,
-    /// then the rest by name.
+    /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because each is read: first the built-in component
+    /// with a tool of this name, then those whose name is a prefix of the tool's name, then the rest by name.
     fn searched(&self, tool: &str) -> Vec<&ToolSettings> {
         let tools = &self.settings.tools;
         let shipped = builtin::component_with_tool(tool).and_then(|name| tools.get(name));
