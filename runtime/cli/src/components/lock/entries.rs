@@ -14,7 +14,7 @@ use crate::config::{ComponentSource, ToolSettings};
 use crate::environment::Environment;
 use crate::packages::store::{self, Package};
 use crate::packages::wants::PackageManifest;
-use crate::ui::terminal::{Text, text};
+use crate::ui::terminal::{Own, Shown, Text, text};
 
 /// Locked component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

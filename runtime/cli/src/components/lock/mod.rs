@@ -19,7 +19,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::lock::{Difference, LockedServer};
 use crate::mcp::servers::Servers;
-use crate::ui::terminal::{Own, Shown, Text, text};
+use crate::ui::terminal::{Own, Text, text};
 use entries::{Locked, LockedHook};
 
 /// Name of the lock file, in the working directory.
