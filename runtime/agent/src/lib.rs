@@ -36,8 +36,8 @@ mod tools;
 
 pub use agent::{Agent, AgentBuilder};
 pub use approval::{
-    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, InvalidRule,
-    MAX_PATTERN, UnusedRule, Verdict, is_within,
+    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FLOW_REASON, FlowGuard,
+    InvalidRule, MAX_PATTERN, UnusedRule, Verdict, is_within,
 };
 pub use error::{AgentError, BuildError, FnToolError};
 pub use hook::{ClientHooks, Hook};

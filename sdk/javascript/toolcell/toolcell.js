@@ -11,8 +11,12 @@ let host = {
   progress() {},
 };
 
+/** True while the modules of a component are loaded, which its build does: there is no host then. */
+let isLoading = false;
+
 /** Connects the SDK to the host. The entry of a component does this. */
 export function connect(functions) {
+  isLoading = true;
   host = { ...host, ...functions };
 }
 
@@ -20,7 +24,13 @@ export function connect(functions) {
 export function needs(name) {
   const found = host[name];
   if (!found) throw ToolError.failed(`this tool was built without \`${name}\`: add it to \`wasi\` in tool.toml`);
+  inCall(`\`${name}\``);
   return found;
+}
+
+/** Refuses what the host does in a call, while there is none. */
+export function inCall(name) {
+  if (isLoading) throw ToolError.failed(`${name} can be used in a call, and not while the module of a tool is loaded`);
 }
 
 /** Error of a tool, with a message for the model. Its kind says what may help. */
@@ -119,14 +129,18 @@ export function result(parts, structured) {
 }
 const isResult = Symbol("result");
 
-/** Messages for the user. The model does not read them. */
+const write = (level, message) => {
+  if (!isLoading) host.log(level, String(message));
+};
+
+/** Messages for the user. The model does not read them. Those from outside of calls are dropped. */
 export const log = Object.fromEntries(
-  ["trace", "debug", "info", "warn", "error"].map((level) => [level, (message) => host.log(level, String(message))]),
+  ["trace", "debug", "info", "warn", "error"].map((level) => [level, (message) => write(level, message)]),
 );
 
 /** Reports to the user that `done` of `total` steps are completed. */
 export function progress(done, total, message) {
-  host.progress(done, total, message);
+  if (!isLoading) host.progress(done, total, message);
 }
 
 function context(call) {
@@ -160,8 +174,12 @@ function failure(error) {
 export function component(tools) {
   const list = Array.isArray(tools) ? tools : [tools];
   return {
-    definitions: () => list.map((tool) => tool.definition),
+    definitions() {
+      isLoading = false;
+      return list.map((tool) => tool.definition);
+    },
     run(call) {
+      isLoading = false;
       try {
         const tool = list.find((tool) => tool.name === call.name);
         if (!tool) throw ToolError.invalid(`this component has no tool ${JSON.stringify(call.name)}`);

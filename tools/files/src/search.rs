@@ -41,7 +41,7 @@ pub(crate) fn files_search(
     /// Regular expression (Rust syntax: no look-around, no back-references), matched within one line.
     #[alias("query", "regex")]
     pattern: String,
-    /// Directory to search with everything below it, or one file.
+    /// Directory to search, or one file.
     #[default(".".into())]
     #[format("path")]
     #[alias("directory", "dir", "file_path", "folder")]
@@ -49,6 +49,9 @@ pub(crate) fn files_search(
     /// Search only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`).
     #[alias("include", "file_pattern")]
     glob: Option<String>,
+    /// Search also the directories below it.
+    #[default(true)]
+    recursive: bool,
     /// Take upper and lower case as the same.
     #[default(false)]
     #[alias("case_insensitive")]
@@ -96,7 +99,7 @@ pub(crate) fn files_search(
         search.file(start, &shown_path(&path))?
     } else {
         let walk = Walk {
-            depth: usize::MAX,
+            depth: if recursive { usize::MAX } else { 1 },
             all,
         };
         let walked = walk.visit(start, &mut |entry| {
@@ -376,6 +379,14 @@ mod tests {
             search(&root, json!({"pattern": "x"})),
             "No line matches `x` in 1 text file. [1 binary file skipped]"
         );
+    }
+
+    #[test]
+    fn directories_below_are_left_out_on_request() {
+        let root = tree(&[("a.txt", b"x"), ("d/b.txt", b"x")]);
+        let found = |recursive: bool| search(&root, json!({"pattern": "x", "recursive": recursive}));
+        assert_eq!(found(true), "a.txt:1:x\nd/b.txt:1:x\n");
+        assert_eq!(found(false), "a.txt:1:x\n");
     }
 
     #[test]

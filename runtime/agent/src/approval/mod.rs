@@ -253,8 +253,8 @@ pub(crate) fn check_places(judged: &[ArgumentPlace], now: &[ArgumentPlace]) -> R
     }
 }
 
-/// Reason of the flow guard, for the user and the model.
-const FLOW_REASON: &str = "together with this call, the session reads private data, reads content of others, and can send \
+/// Reason of the flow guard, for the user and the model: that of each request whose cause is [`ApprovalCause::Flow`].
+pub const FLOW_REASON: &str = "together with this call, the session reads private data, reads content of others, and can send \
                            data out, so that instructions hidden in that content could make the model leak the data";
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolcell_agent::{ApprovalCause, ApprovalRequest};
+use toolcell_agent::{ApprovalCause, ApprovalRequest, FLOW_REASON};
 use toolcell_core::{Grant, SecretBinding};
 
 use crate::approval::facts::{MAX_REACH, MAX_REASON, leads, lookalikes, warnings};
@@ -24,9 +24,10 @@ pub(crate) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept:
     let findings = known.map(|known| known.findings.as_slice());
     facts.extend(warnings(findings.unwrap_or_default()));
     facts.extend(lookalikes(request));
-    facts.push(Fact::Plain(
-        text!("why you are asked: {}", request.reason).excerpt(MAX_REASON),
-    ));
+    facts.push(Fact::Plain(match request.cause {
+        ApprovalCause::Flow => text!("why you are asked: {}", Own(FLOW_REASON)),
+        _ => text!("why you are asked: {}", request.reason).excerpt(MAX_REASON),
+    }));
     let mut choices = vec![choice('y', "yes", "once")];
     if request.cause == ApprovalCause::Rule {
         choices.push(choice('a', "always", "always with these arguments"));
@@ -274,6 +275,18 @@ mod tests {
         ] {
             assert_eq!(keys_of(cause, arguments, is_kept), expected, "{cause:?}");
         }
+    }
+
+    #[test]
+    fn reason_of_the_flow_guard_is_own_text() {
+        let mut asked = request(json!({}));
+        asked.cause = ApprovalCause::Flow;
+        asked.reason = "by others".into();
+        let facts = facts(&of_call(&asked, None, false).facts);
+        assert!(
+            facts.contains(FLOW_REASON) && !facts.contains("by others"),
+            "{facts}"
+        );
     }
 
     #[test]

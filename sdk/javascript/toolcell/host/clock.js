@@ -1,9 +1,11 @@
 // The clock of the host.
 
 import { now } from "host:clocks/wall-clock@0.2.12";
+import { inCall } from "../toolcell.js";
 
 const Dates = globalThis.Date;
 const milliseconds = () => {
+  inCall("the clock");
   const { seconds, nanoseconds } = now();
   return Number(seconds) * 1000 + Math.floor(nanoseconds / 1e6);
 };

@@ -12,7 +12,12 @@ const MAX_FILES: usize = 200;
 pub(super) fn of(line: &str, directory: &Path) -> (usize, Vec<String>) {
     if line.starts_with('/') && !line.contains(char::is_whitespace) {
         let fits = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(line));
-        return (0, fits.map(|(name, _, _)| (*name).to_owned()).collect());
+        // What follows a command with an argument is typed at once.
+        let name = |(name, takes, _): &(&str, &str, &str)| match takes.is_empty() {
+            true => (*name).to_owned(),
+            false => format!("{name} "),
+        };
+        return (0, fits.map(name).collect());
     }
     if let Some(rest) = line.strip_prefix("/attach ") {
         let at = line.len() - rest.trim_start().len();
@@ -74,6 +79,7 @@ mod tests {
         };
         assert_eq!(of("/co"), (0, "/cost,/compact".into()));
         assert_eq!(of("/q"), (0, "/quit".into()));
+        assert_eq!(of("/at"), (0, "/attach ".into()));
         assert_eq!(of("/attach no"), (8, "no te,notes.md".into()));
         assert_eq!(of("/attach ."), (8, ".hidden".into()));
         assert_eq!(of("see @no"), (5, "notes.md".into()));
