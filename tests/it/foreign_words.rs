@@ -57,7 +57,10 @@ fn tools(user: &User, tools: &[serde_json::Value]) -> Vec<String> {
         "[mcp.s]\ncommand = \"/bin/sh\"\nargs = [{}]\nstart_timeout = \"20s\"\n",
         json!(user.work().join("server.sh"))
     ));
-    let (one, list) = ("$(tool one),$(tool two)", format!("$(cat {:?})", user.work().join("list")));
+    let (one, list) = (
+        "$(tool one),$(tool two)",
+        format!("$(cat {:?})", user.work().join("list")),
+    );
     user.file("server.sh", SERVER.replace(one, &list));
     user.file("script.json", json!({"steps": [{"text": "Done."}]}).to_string());
     words(&[&SCRIPTED[..], &["--tool", "s"]].concat())
