@@ -122,7 +122,10 @@ impl<'a> Reader<'a> {
             // It is what the name means on the server.
             Some(other) if kind != Kind::Call && other.kind == Kind::Call => {}
             Some(other) => {
-                let reason = format!("`{}` has the name `{name}`, too", between_backticks(&other.remote));
+                let reason = format!(
+                    "`{}` has the name `{name}`, too",
+                    between_backticks(&other.remote)
+                );
                 self.leave_out(remote, reason);
                 self.collisions.insert(name);
             }
@@ -333,7 +336,10 @@ mod tests {
             assert!(!own.contains("run"), "{left:?}");
         }
         assert_eq!(left_out[0].reason, "its input schema cannot be used");
-        assert!(left_out[0].cause.as_ref().unwrap().contains(words), "{left_out:?}");
+        assert!(
+            left_out[0].cause.as_ref().unwrap().contains(words),
+            "{left_out:?}"
+        );
     }
 
     #[test]
