@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::cli_user::User;
+use crate::mcp_client::SERVER;
+use crate::support::cli_user::{SCRIPTED, User};
 use crate::support::pty::Terminal;
 
 /// A word of others that no message of Toolcell has.
@@ -48,6 +49,23 @@ fn server(user: &User, answer: &str) -> Vec<String> {
     words(&["mcp", "test", "s"])
 }
 
+/// A turn with a server that lists these tools.
+fn tools(user: &User, tools: &[serde_json::Value]) -> Vec<String> {
+    let list: Vec<String> = tools.iter().map(|tool| tool.to_string()).collect();
+    let list = list.join(",");
+    user.file("list", &list).configure(&format!(
+        "[mcp.s]\ncommand = \"/bin/sh\"\nargs = [{}]\nstart_timeout = \"20s\"\n",
+        json!(user.work().join("server.sh"))
+    ));
+    let (one, list) = (
+        "$(tool one),$(tool two)",
+        format!("$(cat {:?})", user.work().join("list")),
+    );
+    user.file("server.sh", SERVER.replace(one, &list));
+    user.file("script.json", json!({"steps": [{"text": "Done."}]}).to_string());
+    words(&[&SCRIPTED[..], &["--tool", "s"]].concat())
+}
+
 /// A program that writes the sentence and crashes.
 fn crash(user: &User) -> Vec<String> {
     let text = forged();
@@ -76,7 +94,7 @@ fn import(user: &User) -> Vec<String> {
     words(&["call", "import.wasm", "{}"])
 }
 
-const PLACES: [Place; 16] = [
+const PLACES: [Place; 18] = [
     ("crash", crash),
     ("import", import),
     ("key", |user| {
@@ -119,6 +137,14 @@ const PLACES: [Place; 16] = [
             user,
             &format!("\"error\":{{\"code\":-1,\"message\":{}}}", quoted()),
         )
+    }),
+    ("schema of a tool of a server", |user| {
+        tools(user, &[json!({"name": "t", "inputSchema": {"type": forged()}})])
+    }),
+    ("names of tools of a server", |user| {
+        let name = |c| format!("x`. {WORD}{c} {WORD}`");
+        let tool = |c| json!({"name": name(c), "inputSchema": {"type": "object"}});
+        tools(user, &[tool(':'), tool(';')])
     }),
     ("version of a server", |user| {
         let result = json!({"protocolVersion": forged(), "capabilities": {}});

@@ -138,6 +138,11 @@ pub(crate) fn excerpt(text: &str) -> &str {
     &text[..text.floor_char_boundary(100)]
 }
 
+/// Returns a name of others for use between backticks, which it cannot end.
+pub(crate) fn between_backticks(name: &str) -> String {
+    name.replace('`', "\\u{60}")
+}
+
 /// Identifier of a request that came without one, because it came without JSON-RPC.
 pub(crate) const PLAIN_ID: RequestId = RequestId::Number(0);
 

@@ -6,6 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use crate::message::between_backticks;
+
 /// Property of a schema that places an argument in a header, with this prefix.
 const IN_HEADER: &str = "x-mcp-header";
 const PARAM: &str = "mcp-param-";
@@ -77,7 +79,7 @@ fn collect(
 ) -> Result<(), String> {
     if let Some(name) = schema.get(IN_HEADER) {
         let fail = |why: &str| {
-            let place = path.join("/");
+            let place = between_backticks(&path.join("/"));
             Err(format!("its parameter `{place}` cannot stand in a header: {why}"))
         };
         if !is_reached || path.is_empty() {

@@ -130,6 +130,8 @@ mod tests {
             let refused = parse(text, &less).await.unwrap_err();
             assert!(matches!(refused, ToolError::Limit { .. }), "{refused}");
         }
+        let account = MemoryAccount::new(2 * price("[0]") - 1, MemoryPool::new(u64::MAX));
+        assert!(charge(["[0]"; 2], &account).is_err());
         let account = MemoryAccount::unlimited();
         for (text, reason) in [
             ("[", "is not valid JSON"),

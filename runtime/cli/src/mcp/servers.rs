@@ -253,7 +253,7 @@ impl Servers {
                     "warning: the tool `{}` of the MCP server `{}` is not offered: {}",
                     left.tool,
                     settings.name,
-                    Text::sentence(&left.reason, [left.tool.as_str()])
+                    reason_of(left)
                 )]
             });
             let mut warnings: Vec<_> = left_out.collect();
@@ -286,6 +286,15 @@ impl Servers {
             let specs = running.tools.iter().map(|tool| tool.spec());
             running.findings = tool_lint::findings_in_component(specs, &all);
         }
+    }
+}
+
+/// Returns the reason why a tool is not offered.
+pub(crate) fn reason_of(left: &LeftOut) -> Text {
+    let reason = Text::sentence(&left.reason, []);
+    match &left.cause {
+        Some(cause) => text!("{}: {}", reason, Text::of_others(cause.as_str())),
+        None => reason,
     }
 }
 

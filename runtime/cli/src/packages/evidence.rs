@@ -62,3 +62,15 @@ impl Evidence {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_of_several_signatures_counts() {
+        let found = [b"one", b"two"].map(|text| Ok(text.to_vec()));
+        let evidence = Evidence::of_artefact(b"component".to_vec(), b"manifest".to_vec(), found.into());
+        assert_eq!(evidence.first().unwrap().unwrap(), b"one");
+    }
+}

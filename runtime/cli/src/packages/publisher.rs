@@ -225,6 +225,10 @@ mod tests {
             "https://example.com/*",
             "é@example.com",
             "://",
+            "://x",
+            "a://",
+            "a-b://x",
+            "@example.com",
         ] {
             assert!(identity(wrong, ISSUER).is_err(), "{wrong}");
         }

@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::Hints;
 use toolcell_core::{Schema, ToolName, ToolSpec};
 
 use super::error::{ServerError, excerpt};
 use super::resources::Kind;
 use super::server::Options;
+use crate::message::between_backticks;
 use crate::param_headers::ParamHeader;
 
 /// Maximum number of tools of one server that are offered. More would fill the context of a model before its first token.
@@ -42,8 +44,31 @@ pub struct Definition {
 pub struct LeftOut {
     /// Its name on the server.
     pub tool: String,
-    /// Reason why it is not offered.
+    /// Reason why it is not offered. Names of the server stand between backticks, and have none themselves.
     pub reason: String,
+    /// Error about its schema, which can have words of the server.
+    pub cause: Option<String>,
+}
+
+/// Reason why a definition cannot be used.
+struct Defect {
+    reason: String,
+    cause: Option<String>,
+}
+
+impl From<String> for Defect {
+    fn from(reason: String) -> Self {
+        Self { reason, cause: None }
+    }
+}
+
+impl Defect {
+    fn of_schema(which: &str, error: &SchemaError) -> Self {
+        Self {
+            reason: format!("its {which} schema cannot be used"),
+            cause: Some(toolcell_core::error_chain(error)),
+        }
+    }
 }
 
 /// Reads a list of tools, one after the other. A tool that cannot be offered is left out, with the reason, and the others
@@ -78,7 +103,7 @@ impl<'a> Reader<'a> {
     pub(super) fn add(&mut self, kind: Kind, mut tool: Value) -> Result<(), ServerError> {
         self.options.redactor.json(&mut tool);
         let Some(remote) = tool["name"].as_str().filter(|name| !name.is_empty()) else {
-            self.leave_out("", "it has no name");
+            self.leave_out("", "it has no name".to_owned());
             return Ok(());
         };
         self.missing.retain(|name| name != remote);
@@ -87,8 +112,8 @@ impl<'a> Reader<'a> {
         }
         let definition = match definition(kind, &tool, remote, self.options, self.has_headers) {
             Ok(definition) => definition,
-            Err(reason) => {
-                self.leave_out(remote, &reason);
+            Err(defect) => {
+                self.leave_out(remote, defect);
                 return Ok(());
             }
         };
@@ -97,8 +122,11 @@ impl<'a> Reader<'a> {
             // It is what the name means on the server.
             Some(other) if kind != Kind::Call && other.kind == Kind::Call => {}
             Some(other) => {
-                let reason = format!("`{}` has the name `{name}`, too", other.remote);
-                self.leave_out(remote, &reason);
+                let reason = format!(
+                    "`{}` has the name `{name}`, too",
+                    between_backticks(&other.remote)
+                );
+                self.leave_out(remote, reason);
                 self.collisions.insert(name);
             }
             None => _ = self.by_name.insert(name, definition),
@@ -115,21 +143,24 @@ impl<'a> Reader<'a> {
         for name in std::mem::take(&mut self.collisions) {
             if let Some(first) = self.by_name.remove(&name) {
                 let reason = format!("another tool has the name `{name}`, too");
-                self.leave_out(&first.remote, &reason);
+                self.leave_out(&first.remote, reason);
             }
         }
         for name in std::mem::take(&mut self.missing) {
-            self.leave_out(&name, "the server has no such tool, which `only` names");
+            let reason = "the server has no such tool, which `only` names".to_owned();
+            self.leave_out(&name, reason);
         }
         (self.by_name.into_values().collect(), self.left_out)
     }
 
-    fn leave_out(&mut self, tool: &str, reason: &str) {
+    fn leave_out(&mut self, tool: &str, defect: impl Into<Defect>) {
+        let Defect { reason, cause } = defect.into();
         // A server could list any number of tools that cannot be used.
         if self.left_out.len() < MAX_TOOLS {
             self.left_out.push(LeftOut {
                 tool: excerpt(tool, &self.options.redactor),
-                reason: excerpt(reason, &self.options.redactor),
+                reason: excerpt(&reason, &self.options.redactor),
+                cause: cause.map(|cause| excerpt(&cause, &self.options.redactor)),
             });
         }
     }
@@ -141,7 +172,7 @@ fn definition(
     remote: &str,
     options: &Options,
     has_headers: bool,
-) -> Result<Definition, String> {
+) -> Result<Definition, Defect> {
     let text = |key: &str, limit: usize| match &tool[key] {
         Value::Null => Ok(None),
         Value::String(text) if text.len() <= limit => Ok(Some(text.clone())),
@@ -151,24 +182,18 @@ fn definition(
         }
         _ => Err(format!("its {key} is not a text")),
     };
-    let input = Schema::for_arguments(&tool["inputSchema"].to_string()).map_err(|error| {
-        format!(
-            "its input schema cannot be used: {}",
-            toolcell_core::error_chain(&error)
-        )
-    })?;
+    let input = Schema::for_arguments(&tool["inputSchema"].to_string())
+        .map_err(|error| Defect::of_schema("input", &error))?;
     let headers = match has_headers {
         true => ParamHeader::all(input.as_value())?,
         false => Vec::new(),
     };
     let output = match &tool["outputSchema"] {
         Value::Null => None,
-        schema => Some(Schema::parse(&schema.to_string()).map_err(|error| {
-            format!(
-                "its output schema cannot be used: {}",
-                toolcell_core::error_chain(&error)
-            )
-        })?),
+        schema => {
+            let schema = Schema::parse(&schema.to_string());
+            Some(schema.map_err(|error| Defect::of_schema("output", &error))?)
+        }
     };
     let title = match text("title", MAX_TITLE)? {
         Some(title) => Some(title),
@@ -292,6 +317,28 @@ mod tests {
                 "a/b: `a.b` has the name `srv_a_b`, too",
                 "a.b: another tool has the name `srv_a_b`, too",
             ]
+        );
+    }
+
+    #[test]
+    fn reasons_have_words_of_the_server_between_backticks_only() {
+        let words = "x`; run `curl";
+        let mut schema = tool("a");
+        schema["inputSchema"] = json!({"type": words});
+        let mut header = tool("b");
+        header["inputSchema"] = json!({"type": "object", "properties": {words: {"x-mcp-header": ""}}});
+        let twins = [tool(words), tool(&words.replace(';', "_"))];
+        let listed = [&[schema, header][..], &twins].concat();
+        let (_, left_out) = read(listed, &options()).unwrap();
+        assert_eq!(left_out.len(), 4);
+        for left in &left_out {
+            let own: String = left.reason.split('`').step_by(2).collect();
+            assert!(!own.contains("run"), "{left:?}");
+        }
+        assert_eq!(left_out[0].reason, "its input schema cannot be used");
+        assert!(
+            left_out[0].cause.as_ref().unwrap().contains(words),
+            "{left_out:?}"
         );
     }
 

@@ -297,6 +297,31 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_a_message_is_that_of_its_parameters() {
+        let long = "x".repeat(1000);
+        let object = Map::from_iter([(long.clone(), Value::String(long))]);
+        assert!(memory_of_object(&object) >= 2000);
+        let call = |arguments: &Map<_, _>| memory_of_call(&RequestId::Number(1), None, arguments);
+        assert_eq!(call(&Map::new()), CALL_BYTES);
+        assert_eq!(call(&object), CALL_BYTES + memory_of_object(&object));
+        let parameters = serde_json::json!({"jsonrpc": "2.0", "method": "m", "params": object});
+        let mut request = parameters.clone();
+        request["id"] = 1.into();
+        let batch = Incoming::Batch(vec![request.clone()]);
+        let [parameters, request] = [parameters, request].map(crate::message::of_value);
+        for message in [parameters, request, batch] {
+            assert!(memory_of_message(&message) >= 2000, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn unanswered_id_can_be_used_again_once_its_call_is_dropped() {
+        let in_flight = Arc::new(InFlight::default());
+        drop(begin(&in_flight, 1, 1).unwrap());
+        assert!(!in_flight.contains(&RequestId::Number(1)));
+    }
+
+    #[test]
     fn cancelled_id_can_be_used_again_at_once() {
         let in_flight = Arc::new(InFlight::default());
         let first = begin(&in_flight, 1, 1).unwrap();

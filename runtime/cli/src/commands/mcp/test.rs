@@ -78,7 +78,14 @@ impl Test {
         let mut warnings: Vec<String> = running
             .left_out()
             .iter()
-            .map(|left| text!("the tool `{}` is not offered: {}", left.tool, left.reason).inert())
+            .map(|left| {
+                text!(
+                    "the tool `{}` is not offered: {}",
+                    left.tool,
+                    servers::reason_of(left)
+                )
+                .inert()
+            })
             .collect();
         let specs = || running.tools.iter().map(|tool| tool.spec());
         let names: Vec<String> = specs().map(|spec| spec.name.to_string()).collect();

@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 
+use toolcell_core::inert::is_unsafe;
+
 use super::foreign::layout::GUTTER;
 use super::text::{Piece, Text, is_one_word};
 
 impl Text {
     /// Creates a message of a sentence that was built at run time: values between backticks are quoted, all else is ours.
     /// The sentence counts as that of others if `words`, which are theirs, could stand in it as if they were ours: one of them
-    /// has a backtick, or has several words and stands outside of backticks.
+    /// has a backtick, or has several words and stands outside of backticks. No sentence of ours has characters that control a
+    /// terminal or are hidden.
     pub(crate) fn sentence<'a>(sentence: &str, words: impl IntoIterator<Item = &'a str>) -> Self {
         let parts: Vec<&str> = sentence.split('`').collect();
         let is_outside = |word: &str| parts.iter().step_by(2).any(|part| part.contains(word));
@@ -16,7 +19,11 @@ impl Text {
             let word = word.trim();
             word.contains('`') || (word.contains(char::is_whitespace) && is_outside(word))
         };
-        if parts.len().is_multiple_of(2) || words.into_iter().any(passes_for_ours) {
+        let is_unsafe = |part: &&str| part.contains(|c| c != '\n' && is_unsafe(c));
+        if parts.len().is_multiple_of(2)
+            || parts.iter().step_by(2).any(is_unsafe)
+            || words.into_iter().any(passes_for_ours)
+        {
             return Self::foreign(sentence);
         }
         let mut text = Self::default();
@@ -151,6 +158,8 @@ mod tests {
             ("no `a`; run `x`", "a`; run `x"),
             ("no `a`; run `x", "unknown"),
             ("invalid type: string \"run it now\"", "run it now"),
+            ("no \u{9b}2J", "unknown"),
+            ("no `a` \u{202e}b", "unknown"),
         ] {
             let theirs = Text::sentence(sentence, [word]);
             assert_eq!(theirs, Text::foreign(sentence), "{sentence}");

@@ -374,6 +374,13 @@ mod tests {
             ),
             (&[(0, "\u{1b}[A"), (100, "y"), (200, "\n")], line("y")),
             (&[(0, "\u{4}")], Typed::End),
+            (&[(0, "\u{3}")], Typed::End),
+            (&[(0, "\u{9b}"), (100, "y"), (200, "\n")], line("y")),
+            (&[(0, "\u{1b}\n")], pasted("\n")),
+            (
+                &[(0, "a"), (100, "\u{1b}[200~b"), (300, "\u{1b}[201~")],
+                pasted("ab"),
+            ),
             (&[(0, "y"), (100, "\u{4}"), (200, "\n")], line("y")),
             (&[(0, "ü"), (100, "\n")], line("ü")),
             (&[(0, "y\n")], pasted("y\n")),
@@ -431,6 +438,38 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(reader.line(Pace::KeyByKey, &mut seen), line("ü"));
         assert_eq!(seen.text, "ü");
+    }
+
+    #[test]
+    fn bytes_that_are_no_character_belong_to_no_answer() {
+        for (bytes, is_one) in [
+            (&b"\xc3"[..], true),
+            (b"\xff", true),
+            (b"\xff\xff", false),
+            (b"y\xc3", false),
+        ] {
+            assert_eq!(is_one_key(bytes), is_one, "{bytes:?}");
+        }
+        for (keys, expected) in [
+            (&[&b"\xff"[..], b"a", b"b", b"c", b"y", b"\n"][..], line("y")),
+            // It is no refusal, which would begin with `n`.
+            (&[b"\xc3", b"no"], pasted("no")),
+        ] {
+            let keys = keys.iter().zip(0..).map(|(key, at)| (at * 100, key.to_vec()));
+            let mut reader = KeyReader::new(Script {
+                keys: keys.collect(),
+                now: 0,
+            });
+            assert_eq!(reader.line(Pace::KeyByKey, &mut Seen::default()), expected);
+        }
+    }
+
+    #[test]
+    fn paste_without_an_end_ends_at_its_maximum_size() {
+        let flood = "x".repeat(MAX_TYPED);
+        let mut reader = Script::reader(&[(0, "\u{1b}[200~"), (100, &flood)]);
+        let typed = reader.line(Pace::KeyByKey, &mut Seen::default());
+        assert_eq!(typed, pasted(&flood[PASTE.0.len()..]));
     }
 
     /// Drains, and returns the time of the end, in ms, and the input set aside.

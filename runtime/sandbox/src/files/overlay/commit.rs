@@ -22,7 +22,7 @@ use super::changes::{ChangeKind, Changes, Skipped};
 use super::chosen::{chosen, concerns, forget};
 use super::compare::{changes, is_too_deep, nothing_to_carry, open_existing, part};
 use super::entry::{above, enter, is_missing};
-use super::judge::{CommitOptions, Judge, file_of};
+use super::judge::{CommitOptions, Judge, When, file_of};
 use super::pace::{Pace, is_cancelled};
 use super::sparse;
 use super::unfinished::{Unfinished, random};
@@ -115,6 +115,7 @@ pub fn commit(
             Some(_) => Vec::new(),
         },
         done: HashSet::new(),
+        puts_off_links: Some(false),
     };
     let carried = carrying.all(part(&layers, "gone")?.as_ref(), upper.as_ref());
     let Carrying { failed, done, .. } = carrying;
@@ -217,6 +218,8 @@ struct Carrying {
     failed: Vec<Skipped>,
     /// Committed changes.
     done: HashSet<PathBuf>,
+    /// True once a link was put off; `None` when they are carried out.
+    puts_off_links: Option<bool>,
 }
 
 impl Carrying {
@@ -225,7 +228,12 @@ impl Carrying {
             self.remove_marked(&file_of(gone)?, Path::new(""))?;
         }
         if let Some(upper) = upper {
-            self.carry(&file_of(upper)?, Path::new(""))?;
+            let upper = file_of(upper)?;
+            self.carry(&upper, Path::new(""))?;
+            // Links come last: what they lead through is in its place by then.
+            if std::mem::take(&mut self.puts_off_links) == Some(true) {
+                self.carry(&upper, Path::new(""))?;
+            }
         }
         Ok(())
     }
@@ -406,6 +414,12 @@ impl Carrying {
             // It was there before, and was not shown to the user.
             return Ok(false);
         }
+        if let Some(has_links) = &mut self.puts_off_links
+            && FileType::from_raw_mode(new.st_mode) == FileType::Symlink
+        {
+            *has_links = true;
+            return Ok(false);
+        }
         self.judge.change_in(&to, path)?;
         if is_dir(&new) {
             if old.is_some() {
@@ -442,7 +456,7 @@ impl Carrying {
         match FileType::from_raw_mode(new.st_mode) {
             FileType::Symlink => {
                 let target = OsString::from_vec(readlinkat(from, name, Vec::new())?.into_bytes());
-                self.judge.link(path, Path::new(&target))?;
+                self.judge.link(path, Path::new(&target), When::Always)?;
                 symlinkat(&target, to, beside)?;
             }
             FileType::RegularFile => {

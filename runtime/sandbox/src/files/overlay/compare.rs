@@ -8,7 +8,7 @@ use cap_std::fs::{Dir, DirEntry};
 
 use super::changes::{Change, ChangeKind, Changes, Skipped};
 use super::entry::Entry;
-use super::judge::{CommitOptions, Judge};
+use super::judge::{CommitOptions, Judge, When};
 use super::pace::{Pace, is_cancelled};
 
 /// Maximum number of directories in a path of an overlay. Each entry is reached from the root without following links, so
@@ -183,7 +183,7 @@ impl Listing<'_> {
             Some(_) => Some(ChangeKind::Changed),
         };
         if kind.is_some() && new.is_symlink() {
-            self.judge.link(path, &entry.link()?)?;
+            self.judge.link(path, &entry.link()?, When::Finally)?;
         }
         Ok((kind, new.is_dir()))
     }

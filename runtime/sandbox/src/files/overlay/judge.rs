@@ -100,37 +100,42 @@ impl Judge {
 
     /// Refuses a symbolic link at a path that leads out, takes the place of what holds something denied, or leads
     /// through a link that leads out.
-    pub(super) fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
+    pub(super) fn link(&self, path: &Path, target: &Path, when: When) -> io::Result<()> {
         let replaces = self.denied.check_above(&path.to_string_lossy());
         replaces.map_err(|denied| named(denied.into()))?;
-        let mut here = above(path).to_owned();
-        let mut rest = parts(target)?;
         let mut links = 0;
-        // Links whose targets are walked, with the length of what comes after them.
-        let mut open: Vec<(PathBuf, usize)> = vec![(path.to_owned(), 0)];
-        while let Some(part) = rest.pop() {
-            open.retain(|(_, after)| rest.len() >= *after);
-            here.push(part);
-            if open.iter().any(|(link, _)| *link == here) {
-                // It leads to itself, which is nowhere.
-                return Ok(());
+        let mut ways = vec![Way {
+            here: above(path).to_owned(),
+            rest: parts(target)?,
+            open: vec![(path.to_owned(), 0)],
+        }];
+        while let Some(mut way) = ways.pop() {
+            while let Some(part) = way.rest.pop() {
+                way.open.retain(|(_, after)| way.rest.len() >= *after);
+                way.here.push(part);
+                if way.open.iter().any(|(link, _)| *link == way.here) {
+                    // It leads to itself, which is nowhere.
+                    break;
+                }
+                for target in self.targets(&way.here, when)? {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(leads_out());
+                    }
+                    let mut through = way.clone();
+                    through.open.push((way.here.clone(), way.rest.len()));
+                    through.here.pop();
+                    through.rest.extend(parts(&target)?);
+                    ways.push(through);
+                }
             }
-            let Some(target) = self.target(&here)? else {
-                continue;
-            };
-            open.push((here.clone(), rest.len()));
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(leads_out());
-            }
-            here.pop();
-            rest.extend(parts(&target)?);
         }
         Ok(())
     }
 
-    /// The target of the link that is, or is to be, at a path; `None` where there is something else.
-    fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+    /// The targets of the links that are, or are to be, at a path.
+    fn targets(&self, path: &Path, when: When) -> io::Result<BTreeSet<PathBuf>> {
+        let mut targets = BTreeSet::new();
         for layer in self.upper.iter().chain([&self.lower]) {
             let name = path.file_name().unwrap_or_default();
             let found = enter(layer, above(path)).and_then(|dir| Ok(readlinkat(&dir, name, Vec::new())?));
@@ -138,15 +143,38 @@ impl Judge {
                 Ok(target) => {
                     use std::os::unix::ffi::OsStringExt as _;
                     let target = std::ffi::OsString::from_vec(target.into_bytes());
-                    return Ok(Some(target.into()));
+                    targets.insert(target.into());
                 }
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(None),
-                Err(error) if is_missing(&error) => {}
+                // Something else is there.
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                Err(error) if is_missing(&error) => continue,
                 Err(error) => return Err(error),
             }
+            if when == When::Finally {
+                break;
+            }
         }
-        Ok(None)
+        Ok(targets)
     }
+}
+
+/// Time at which a link leads somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// After all changes.
+    Finally,
+    /// At any time: instead of a change that is not carried out, or later, the old entry is there.
+    Always,
+}
+
+/// Way of a link to what it leads to.
+#[derive(Clone)]
+struct Way {
+    here: PathBuf,
+    /// Names that are not walked yet, the first one last.
+    rest: Vec<PathBuf>,
+    /// Links whose targets are walked, with the length of what comes after them.
+    open: Vec<(PathBuf, usize)>,
 }
 
 /// The names in the target of a link, the first one last.

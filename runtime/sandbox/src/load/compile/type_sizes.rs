@@ -268,18 +268,55 @@ mod tests {
             ("(type $m (list $half)) (type (list $m 16777217))", false),
             ("(type (stream $half))", true),
             ("(type $f (flags \"a\" \"b\")) (type (list $f 67108864))", true),
+            ("(type $f (flags \"a\" \"b\")) (type (list $f 67108865))", false),
+            ("(type $o (option u64)) (type (list $o 16777216))", true),
+            ("(type $o (option u64)) (type (list $o 16777217))", false),
+            (
+                "(type $r (resource (rep i32))) (type $o (own $r)) (type (list $o 67108864))",
+                true,
+            ),
+            (
+                "(type $r (resource (rep i32))) (type $o (own $r)) (type (list $o 67108865))",
+                false,
+            ),
+            // The largest case counts, wherever it stands.
+            (
+                "(type $l (list $half 2)) (type (variant (case \"a\" $l) (case \"b\" bool)))",
+                false,
+            ),
+            ("(type $l (list $half 2)) (type (result (error $l)))", false),
+            ("(type (func (result $half)))", true),
         ] {
             let result = checked(&format!("{half} {more}"));
             assert_eq!(result.is_ok(), is_ok, "{more}: {result:?}");
         }
+        let names = |count| (0..count).map(|n| format!(" \"a{n}\"")).collect::<String>();
+        for (count, is_ok) in [(0x100, true), (0x101, false)] {
+            let names = names(count);
+            let result = checked(&format!("(type $e (enum{names})) (type (list $e 268435456))"));
+            assert_eq!(result.is_ok(), is_ok, "{count}");
+        }
         let types = r#"(type $a (list u8 1073741824)) (type $b (list $a 4))"#;
         let function = r#"(export "f" (func (param "v" $b)))"#;
+        let within = |items: &str| format!("(type (instance {types} {items}))");
         for place in [
             types.to_string(),
             format!("(component {types})"),
             format!("(type (instance {types} {function}))"),
             format!("(type (component {types} {function}))"),
             format!(r#"(import "i" (instance {types} {function}))"#),
+            format!(r#"(type (component {types} (import "f" (func (param "v" $b)))))"#),
+            within(r#"(export "f" (func (result $b)))"#),
+            within(r#"(export "t" (type (eq $b)))"#),
+            within(
+                r#"(type $i (instance (export "f" (func (param "v" $b))))) (export "i" (instance (type $i)))"#,
+            ),
+            within(
+                r#"(type $c (component (export "f" (func (param "v" $b))))) (export "c" (component (type $c)))"#,
+            ),
+            within(r#"(type $l (list $b)) (export "f" (func (param "v" $l)))"#),
+            within(r#"(type $m (map string $b)) (export "f" (func (param "v" $m)))"#),
+            within(r#"(type $s (stream $b)) (export "f" (func (param "v" $s)))"#),
         ] {
             let refused = checked(&place).unwrap_err();
             let excess = ComplexityLimit::ValueBytes;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::commit::Scratch;
@@ -91,6 +92,47 @@ async fn committed_file_can_be_changed_again_and_others_may_conflict() {
         "mine again"
     );
     assert_eq!(fs::read_to_string(scratch.host.join("c")).unwrap(), "theirs");
+}
+
+/// A link leads through what a guest put in the place of links of the user, which are there until that is carried out.
+#[tokio::test]
+async fn chosen_link_leads_out_through_no_change_that_stays() {
+    let scratch = scratch();
+    symlink("../secret", scratch.host.join("u")).unwrap();
+    fs::create_dir(scratch.host.join("r")).unwrap();
+    symlink("../../secret", scratch.host.join("r/q")).unwrap();
+    let mut guest = scratch.guest("write");
+    for old in ["u", "r/q"] {
+        guest.unlink(old).await.unwrap();
+    }
+    guest.rmdir("r").await.unwrap();
+    guest.symlink("r", "p").await.unwrap();
+    for new in ["r", "r/q", "u"] {
+        guest.mkdir(new).await.unwrap();
+    }
+    for (target, link) in [("u/x", "k"), ("p/q/x", "j")] {
+        guest.write(target, b"x").await.unwrap();
+        guest.symlink(target, link).await.unwrap();
+    }
+    let commit = |only: Option<&[&str]>| {
+        let mut options = options();
+        options.only = only.map(paths);
+        commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options).unwrap()
+    };
+    for only in [&["k"][..], &["j", "p"]] {
+        let skipped = commit(Some(only)).skipped;
+        assert!(
+            skipped.iter().any(|one| one.path == Path::new(only[0])),
+            "{skipped:?}"
+        );
+        let link = scratch.host.join(only[0]);
+        assert!(!link.is_symlink(), "{link:?} leads to {:?}", fs::read_link(&link));
+    }
+    let skipped = commit(None).skipped;
+    assert!(skipped.is_empty(), "{skipped:?}");
+    for link in ["k", "j"] {
+        assert_eq!(fs::read(scratch.host.join(link)).unwrap(), b"x", "{link}");
+    }
 }
 
 #[test]
