@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde_json::json;
-use tokio::runtime::Runtime;
 use toolcell_agent::Agent;
 use toolcell_core::Policy;
 use toolcell_providers::Connection;
@@ -125,11 +124,6 @@ async fn agent(url: &str) -> Agent {
     Agent::builder(model).tools(tools).build().unwrap()
 }
 
-/// Runs on a thread of the runtime, as in a server: no step of either side waits for another thread.
-fn on_worker(runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
-    runtime.block_on(runtime.spawn(work)).unwrap();
-}
-
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
@@ -140,8 +134,8 @@ fn main() -> ExitCode {
     let (rounds, turns) = if is_short { (5, 100) } else { (15, 400) };
     let bodies = Bodies::default();
     let url = serve(bodies.clone());
-    let runtime = Runtime::new().unwrap();
-    let agent = Arc::new(runtime.block_on(agent(&url)));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let agent = runtime.block_on(agent(&url));
     let tls = toolcell_tls::client_config(&[]).unwrap();
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
@@ -152,10 +146,9 @@ fn main() -> ExitCode {
     // The first round warms caches and connections, and records the bodies.
     for round in 0..=rounds {
         let begun = Instant::now();
-        let asking = agent.clone();
-        on_worker(&runtime, async move {
+        runtime.block_on(async {
             for _ in 0..turns {
-                let report = asking
+                let report = agent
                     .session()
                     .ask("How many words are in the text?")
                     .await
@@ -169,8 +162,7 @@ fn main() -> ExitCode {
         let turn = begun.elapsed().as_secs_f64() * 1e3 / f64::from(turns);
         let sent = bodies.lock().unwrap().clone();
         let begun = Instant::now();
-        let (client, completions) = (client.clone(), completions.clone());
-        on_worker(&runtime, async move {
+        runtime.block_on(async {
             for _ in 0..turns {
                 bare(&client, &completions, &sent).await;
             }
