@@ -260,8 +260,9 @@ fn completions_exist_for_every_shell() {
 }
 
 #[test]
-fn bash_completes_names_of_providers_tools_sessions_and_grants() {
+fn bash_completes_names_of_providers_tools_profiles_sessions_and_grants() {
     let user = User::new();
+    user.configure("[tools.weather]\ncomponent = \"weather.wasm\"\n[profiles.small]\nmodel = \"m\"\n");
     user.run(&["run", "Which day is it?", "--tool", "clock"]).ended(0);
     user.run(&["session", "rename", "last", "my-day"]).ended(0);
     let script = user.run(&["completions", "bash"]).ended(0).stdout;
@@ -269,14 +270,18 @@ fn bash_completes_names_of_providers_tools_sessions_and_grants() {
     for (words, expected) in [
         ("run --provider ol", "ollama"),
         ("run --tool fi", "files"),
+        ("run --tool wea", "weather"),
+        ("chat --profile sm", "small"),
         ("call text_c", "text_count"),
+        ("call wea", "weather"),
         ("run --grant rea", "read="),
         ("run --session my", "my-day"),
         ("session show my", "my-day"),
+        ("session fork la", "last"),
     ] {
         let ask = format!(
             "{script}\nCOMP_WORDS=(toolcell {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
-             _toolcell_saved toolcell \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[*]}}\""
+             _toolcell_completed toolcell \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[*]}}\""
         );
         let ask = format!("toolcell() {{ {bin} \"$@\"; }}\n{ask}");
         let output = user.program("bash", &["-c", &ask]).output().unwrap();
@@ -286,6 +291,43 @@ fn bash_completes_names_of_providers_tools_sessions_and_grants() {
             "{words}"
         );
     }
+}
+
+#[test]
+fn scripts_ask_for_names_when_they_run() {
+    let user = User::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = user.run(&["completions", shell]).ended(0).stdout;
+        let is_asking = matches!(shell, "bash" | "zsh" | "fish");
+        for kind in ["components", "tools", "profiles", "sessions"] {
+            let asks = match shell {
+                "zsh" => format!(":_toolcell_names {kind}'"),
+                _ => format!("completions --names {kind}"),
+            };
+            assert_eq!(script.contains(&asks), is_asking, "{shell}: {kind}");
+        }
+        assert!(!script.contains("names-of-"), "{shell}");
+    }
+}
+
+#[test]
+fn names_that_a_shell_could_read_otherwise_are_not_completed() {
+    let user = User::new();
+    let names = |user: &User, kind| user.run(&["completions", "--names", kind]).ended(0);
+    assert_eq!(names(&user, "sessions").stdout, "", "no session is saved");
+    user.run(&["run", "Which day is it?", "--tool", "clock"]).ended(0);
+    user.run(&["session", "rename", "last", "$(touch planted) `x`"])
+        .ended(0);
+    let sessions = names(&user, "sessions").stdout;
+    assert_eq!(
+        sessions.lines().count(),
+        2,
+        "its identifier and `last`: {sessions}"
+    );
+    // A wrong configuration is told by commands, and not while one is typed.
+    user.configure("[tools");
+    let seen = names(&user, "profiles");
+    assert_eq!((seen.stdout.as_str(), seen.stderr.as_str()), ("", ""));
 }
 
 #[test]

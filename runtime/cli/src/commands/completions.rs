@@ -1,14 +1,20 @@
 //! `toolcell completions`: shell completions.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Args, Command};
+use clap::{Arg, Args, Command, ValueEnum};
 use clap_complete::Shell;
 
 use crate::components::builtin;
+use crate::components::loader::ComponentLoader;
 use crate::config::provider::ProviderName;
+use crate::config::{self, Overrides};
+use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::session::store;
+use crate::ui::render::Console;
 
 /// Beginnings of grants.
 const GRANTS: [&str; 9] = [
@@ -23,21 +29,29 @@ const GRANTS: [&str; 9] = [
     "deny-keyvalue=",
 ];
 
-/// Completes identifiers and names of saved sessions in bash: they are not known when the script is written. Names with other
-/// characters are left out, so that none is read as a part of the script.
-const SESSIONS: &str = r#"
-_toolcell_saved() {
+/// In bash, the value of a grant follows without a blank.
+const BASH_GRANTS: &str = r#"
+_toolcell_completed() {
     _toolcell "$@"
-    case "${COMP_WORDS[1]} $3" in
-        *' --session' | 'session show' | 'session resume' | 'session fork' | 'session rename' | 'session delete' | 'session export')
-            [[ "$2" == -* ]] && return 0
-            COMPREPLY=($(compgen -W "last $("$1" session list --json 2>/dev/null |
-                grep -oE '"(id|name)":"[A-Za-z0-9._-]+"' | cut -d'"' -f4)" -- "$2"))
-            ;;
-        *' --grant') compopt -o nospace 2>/dev/null ;;
-    esac
+    [[ $3 == --grant ]] && compopt -o nospace 2>/dev/null
+    return 0
 }
-complete -F _toolcell_saved -o bashdefault -o default toolcell
+complete -F _toolcell_completed -o bashdefault -o default toolcell
+"#;
+
+/// In zsh, `_arguments` calls this with its options, and the kind of names at the end. What else is possible, such as a file, is
+/// completed if there are no names.
+const ZSH_NAMES: &str = r#"
+_toolcell_names() {
+    local -a names
+    names=("${(@f)$(toolcell completions --names "${@[-1]}" 2>/dev/null)}")
+    compadd "${@[1,-2]}" -a names || _default
+}
+"#;
+
+/// The generator for fish completes no positional arguments.
+const FISH_NAMES: &str = r#"complete -c toolcell -n "__fish_toolcell_using_subcommand call" -a "(toolcell completions --names tools)"
+complete -c toolcell -n "__fish_toolcell_using_subcommand session; and __fish_seen_subcommand_from show resume rename fork export delete" -f -a "(toolcell completions --names sessions)"
 "#;
 
 /// Print a completion script for a shell.
@@ -49,41 +63,154 @@ Examples:
   toolcell completions fish > ~/.config/fish/completions/toolcell.fish")]
 pub(crate) struct Completions {
     /// Shell to complete for.
-    shell: Shell,
+    #[arg(required_unless_present = "names")]
+    shell: Option<Shell>,
+
+    /// Print names, one on a line, that are not known when a script is written.
+    #[arg(long, hide = true, conflicts_with = "shell")]
+    names: Option<Names>,
+}
+
+/// Names that scripts ask for when they complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Names {
+    Components,
+    Tools,
+    Profiles,
+    Sessions,
 }
 
 impl Completions {
-    /// Writes the completion script for `cli` to standard output.
-    pub(crate) fn run(self, cli: Command) -> Result<Exit, Failure> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut with_values(cli), "toolcell", &mut script);
-        if self.shell == Shell::Bash {
-            script.extend_from_slice(SESSIONS.as_bytes());
-        }
-        std::io::stdout().write_all(&script)?;
+    /// Writes the completion script for `cli`, or names, to standard output.
+    pub(crate) async fn run(
+        self,
+        cli: Command,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let text = match (self.shell, self.names) {
+            (Some(shell), _) => script(shell, cli),
+            // While a user types, nothing is told that is wrong.
+            (None, Some(kind)) => names(kind, overrides, environment, console)
+                .await
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|name| is_plain(name))
+                .map(|name| name + "\n")
+                .collect(),
+            (None, None) => String::new(),
+        };
+        std::io::stdout().write_all(text.as_bytes())?;
         Ok(Exit::Ok)
     }
 }
 
-/// Returns a command whose flags have the values that can be completed: names of providers and tools, and beginnings of
-/// grants.
-fn with_values(command: Command) -> Command {
+/// True if no shell reads the name as anything else.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)
+}
+
+async fn names(
+    kind: Names,
+    overrides: Overrides,
+    environment: &Environment,
+    console: &Console,
+) -> Result<BTreeSet<String>, Failure> {
+    if kind == Names::Sessions {
+        // Opening would make the file.
+        if !store::path_of(environment).is_some_and(|path| path.exists()) {
+            return Ok(BTreeSet::new());
+        }
+        let sessions = store::open(environment)?.list().await;
+        let sessions = sessions.map_err(crate::session::turn_runner::store_failure)?;
+        let names = sessions
+            .into_iter()
+            .flat_map(|session| [Some(session.id), session.name])
+            .flatten();
+        return Ok(names.chain(["last".to_owned()]).collect());
+    }
+    let settings = config::load(environment, overrides)?;
+    Ok(match kind {
+        Names::Profiles => settings.profiles.into_keys().collect(),
+        Names::Components => settings.tools.into_keys().collect(),
+        _ => {
+            let loader = ComponentLoader::open(environment, &settings, console)?;
+            let components = settings.tools.keys().cloned();
+            components.chain(loader.known_tool_names().await).collect()
+        }
+    })
+}
+
+/// Returns the script for a shell.
+fn script(shell: Shell, cli: Command) -> String {
+    let is_dynamic = matches!(shell, Shell::Bash | Shell::Zsh | Shell::Fish);
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut with_values(cli, is_dynamic), "toolcell", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    for kind in Names::value_variants() {
+        let marker = marker(*kind);
+        let name = marker.trim_start_matches("names-of-");
+        script = match shell {
+            Shell::Bash => script.replace(
+                marker,
+                &format!(r#"$("$1" completions --names {name} 2>/dev/null)"#),
+            ),
+            Shell::Zsh => script.replace(&format!("({marker})"), &format!("_toolcell_names {name}")),
+            Shell::Fish => script.replace(
+                &format!(r#"-f -a "{marker}\t''""#),
+                &format!(r#"-a "(toolcell completions --names {name})""#),
+            ),
+            _ => break,
+        };
+    }
+    match shell {
+        Shell::Bash => script + BASH_GRANTS,
+        // The script defines functions and ends with the completion itself.
+        Shell::Zsh => script.replacen("\nautoload", &format!("\n{}\nautoload", ZSH_NAMES.trim()), 1),
+        Shell::Fish => script + FISH_NAMES,
+        _ => script,
+    }
+}
+
+/// Stands in a generated script for names that are asked for when it runs.
+const fn marker(kind: Names) -> &'static str {
+    match kind {
+        Names::Components => "names-of-components",
+        Names::Tools => "names-of-tools",
+        Names::Profiles => "names-of-profiles",
+        Names::Sessions => "names-of-sessions",
+    }
+}
+
+/// Returns a command whose flags have the values that can be completed: names of providers, tools, profiles and sessions, and
+/// beginnings of grants.
+fn with_values(command: Command, is_dynamic: bool) -> Command {
     let is_call = command.get_name() == "call";
     let values = move |arg: Arg| -> Arg {
-        let values: Vec<&str> = match arg.get_id().as_str() {
-            "tool" if is_call => builtin::TOOLS
+        let names = match (arg.get_id().as_str(), arg.get_long()) {
+            ("tool", None) if is_call => Some(Names::Tools),
+            ("session", _) => Some(Names::Sessions),
+            (_, Some("tool")) => Some(Names::Components),
+            (_, Some("profile")) => Some(Names::Profiles),
+            _ => None,
+        };
+        let values: Vec<&str> = match (names, arg.get_long()) {
+            (Some(kind), _) if is_dynamic => vec![marker(kind)],
+            (Some(Names::Tools), _) => builtin::TOOLS
                 .iter()
                 .flat_map(|(_, tools)| *tools)
                 .copied()
                 .collect(),
-            _ => match arg.get_long() {
-                Some("provider") => ProviderName::ALL.map(ProviderName::as_str).to_vec(),
-                Some("tool") => builtin::TOOLS.iter().map(|(component, _)| *component).collect(),
-                Some("grant") => GRANTS.to_vec(),
-                _ => return arg,
-            },
+            (Some(Names::Components), _) => builtin::TOOLS.iter().map(|(component, _)| *component).collect(),
+            (None, Some("provider")) => ProviderName::ALL.map(ProviderName::as_str).to_vec(),
+            (None, Some("grant")) => GRANTS.to_vec(),
+            _ => return arg,
         };
         arg.value_parser(PossibleValuesParser::new(values))
     };
-    command.mut_args(values).mut_subcommands(with_values)
+    command
+        .mut_args(values)
+        .mut_subcommands(|subcommand| with_values(subcommand, is_dynamic))
 }

@@ -180,7 +180,9 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Lock(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Config(command) => Box::pin(command.run(overrides, environment, console)).await,
         Command::Doctor(command) => Box::pin(command.run(overrides, environment, console)).await,
-        Command::Completions(command) => command.run(Cli::command()),
+        Command::Completions(command) => {
+            Box::pin(command.run(Cli::command(), overrides, environment, console)).await
+        }
         Command::Help(command) => command.run(Cli::command(), environment),
     }
 }

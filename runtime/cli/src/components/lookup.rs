@@ -177,6 +177,17 @@ impl ComponentLoader<'_> {
         self.search("").await.names
     }
 
+    /// Returns the names of the tools of all components that were loaded before: nothing is compiled.
+    pub(crate) async fn known_tool_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for candidate in self.searched("") {
+            if let Ok(Some(known)) = self.searched_names(candidate, &mut 0).await {
+                names.extend(known);
+            }
+        }
+        names
+    }
+
     /// Error for the name of no tool, after a search that saw these names and left out so many components.
     fn unknown(&self, name: &str, seen: Vec<String>, left_out: usize) -> Failure {
         let of_project = format!("{PROJECT}{name}");
