@@ -21,6 +21,8 @@ const MAX_PROGRESS: usize = 256;
 pub(crate) struct Live {
     id: String,
     host: Arc<dyn Host>,
+    /// Cancelled when the server begins to stop.
+    stopping: CancellationToken,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
 }
@@ -102,10 +104,11 @@ pub(crate) struct News {
 }
 
 impl Live {
-    pub(crate) fn new(id: &str, host: Arc<dyn Host>) -> Arc<Self> {
+    pub(crate) fn new(id: &str, host: Arc<dyn Host>, stopping: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             id: id.to_owned(),
             host,
+            stopping,
             state: Mutex::default(),
             changed: watch::Sender::new(0),
         })
@@ -377,7 +380,11 @@ impl Asker for Live {
                 });
                 state.version += 1;
             });
-            answer.await.unwrap_or(Decision::Later)
+            tokio::select! {
+                answer = answer => answer.unwrap_or(Decision::Later),
+                // Nobody can answer any more; the turn asks again when it is resumed.
+                () = self.stopping.cancelled() => Decision::Later,
+            }
         })
     }
 }

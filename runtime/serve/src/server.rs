@@ -324,6 +324,7 @@ impl Service for Server {
 
     fn end_streams(&self) {
         self.stopping.cancel();
+        self.turns.pause_questions();
         self.mounted.end_streams();
     }
 

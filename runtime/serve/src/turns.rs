@@ -78,6 +78,8 @@ pub(crate) struct Turns {
     live: Mutex<HashMap<String, Arc<Live>>>,
     places: Arc<Semaphore>,
     tasks: Tasks,
+    /// Cancelled when the server begins to stop: questions are not answered any more.
+    stopping: CancellationToken,
     /// Cancelled when running turns are given up.
     stopped: CancellationToken,
 }
@@ -89,6 +91,7 @@ impl Turns {
             live: Mutex::default(),
             places: Arc::new(Semaphore::new(MAX_TURNS)),
             tasks: Tasks::default(),
+            stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
         })
     }
@@ -104,9 +107,8 @@ impl Turns {
             // Those that only keep an answer of the user end first.
             live.retain(|_, live| Arc::strong_count(live) > 1);
         }
-        let host = &self.host;
         (live.entry(id.to_owned()))
-            .or_insert_with(|| Live::new(id, host.clone()))
+            .or_insert_with(|| Live::new(id, self.host.clone(), self.stopping.clone()))
             .clone()
     }
 
@@ -293,6 +295,11 @@ impl Turns {
     /// Spawns work that ends with the server.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(work);
+    }
+
+    /// Pauses the turns that wait for an answer of the user, and those that would ask from now on.
+    pub(crate) fn pause_questions(&self) {
+        self.stopping.cancel();
     }
 
     /// Interrupts the turns that run.

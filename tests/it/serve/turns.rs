@@ -1,8 +1,9 @@
 //! Turns one after another.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{Served, is_finished, user};
+use super::{Served, asking, is_finished, is_waiting, user};
 use crate::hooks::built;
 
 #[test]
@@ -47,4 +48,41 @@ fn allow_like_answers_the_other_questions_of_the_tool() {
     assert_eq!(all.last().unwrap()["event"]["text"], "Done.");
     let receipts = served.get(&format!("{session}/receipts")).json();
     assert_eq!(receipts["receipts"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn stopping_server_pauses_a_turn_that_waits_for_an_answer() {
+    // A server whose turn waits for the model ends only after the time for turns to end.
+    let user_of_slow = user(json!([{"delay_ms": 600_000, "text": "Late."}]));
+    let mut slow = Served::start(&user_of_slow);
+    let session = slow.session();
+    slow.post(&format!("{session}/turns"), &json!({"text": "Go."}));
+    let user = asking();
+    let mut served = Served::start(&user);
+    let session = served.session();
+    served.post(&format!("{session}/turns"), &json!({"text": "Count."}));
+    let (_, all) = served.stream(&session, 0, is_waiting);
+    let last = all
+        .iter()
+        .filter_map(|event| event["seq"].as_u64())
+        .max()
+        .unwrap();
+    for child in [&slow.child, &served.child] {
+        kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+    }
+    assert!(served.child.wait().unwrap().success());
+    assert_eq!(
+        slow.child.try_wait().unwrap(),
+        None,
+        "the question held up the end"
+    );
+
+    let served = Served::start(&user);
+    assert_eq!(served.get(&session).json()["state"], "open");
+    assert_eq!(served.post(&format!("{session}/resume"), &json!({})).status, 202);
+    let (_, all) = served.stream(&session, last, is_waiting);
+    let id = all.last().unwrap()["questions"][0]["id"].as_str().unwrap();
+    served.post(&format!("{session}/questions/{id}"), &json!({"choice": "allow"}));
+    let (_, all) = served.stream(&session, last, is_finished);
+    assert_eq!(all.last().unwrap()["event"]["text"], "Two words.");
 }
