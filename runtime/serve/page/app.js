@@ -96,6 +96,28 @@ class App {
     });
   }
 
+  /** Asks for the name of a session; without one it is called by its first request. */
+  rename(id, name, done) {
+    const input = h("input.wide", { type: "text", value: name, "aria-label": "Name", autocomplete: "off", spellcheck: "false" });
+    const refused = h("p.bad", { role: "alert" });
+    const save = async (event) => {
+      event.preventDefault();
+      try {
+        await api.rename(id, input.value.trim() || null);
+      } catch (error) {
+        replace(refused, line(error.message, 300));
+        input.focus();
+        return;
+      }
+      dialog.close();
+      done();
+      this.sessions.load();
+    };
+    const dialog = this.dialog("Rename the session", h("form", { onsubmit: save }, h("p.small.faint", null, "Without a name it is called by its first request."), input, refused,
+      h("div.row", null, h("button", { type: "button", onclick: () => dialog.close() }, "Back"), h("button", { type: "submit" }, "Save"))));
+    input.select();
+  }
+
   clicked(event) {
     const anchor = event.target.closest?.("a[data-nav]");
     if (!anchor || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;

@@ -254,6 +254,25 @@ export const checks = {
     await ended(page);
     const exported = await page.evaluate(async () => (await fetch(document.querySelector("#side a[download]").href)).text());
     assert.ok(exported.includes("turn_finished"));
+    const named = () => page.locator("#sessions .list a[aria-current=page] .name").innerText();
+    const rename = async (name) => {
+      await page.getByRole("button", { name: "Rename" }).click();
+      await page.locator("dialog input").fill(name);
+      await page.keyboard.press("Enter");
+    };
+    await page.locator("#sessions input").fill("");
+    await page.waitForFunction(() => document.querySelectorAll("#sessions .list a").length > 1);
+    const title = await named();
+    await rename("plans");
+    await page.waitForFunction(() => document.querySelector("#sessions .list a[aria-current=page] .name").innerText === "plans");
+    // A name that the server refuses stays in the field, with the reason.
+    await rename("x".repeat(5000));
+    await page.waitForFunction(() => document.querySelector("dialog [role=alert]").innerText.includes("it has 5000 characters, of at most 64"));
+    assert.equal((await page.inputValue("dialog input")).length, 5000);
+    await page.locator("dialog").getByRole("button", { name: "Back" }).click();
+    assert.equal(await named(), "plans");
+    await rename("");
+    await page.waitForFunction((title) => document.querySelector("#sessions .list a[aria-current=page] .name").innerText === title, title);
     await page.getByRole("button", { name: "Delete" }).click();
     await page.locator("dialog").getByRole("button", { name: "Delete" }).click();
     await page.waitForSelector(".empty");

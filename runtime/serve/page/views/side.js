@@ -39,6 +39,7 @@ export function side(session, app) {
       session.model && h("li", null, "model ", line(session.model, 60)),
       h("li", null, h("a", { href: `/s/${encodeURIComponent(session.id)}/timeline`, "data-nav": true }, "Timeline")),
       h("li", null, h("a", { href: app.exportPath(session.id), download: `session-${session.id}.jsonl` }, "Export")),
+      h("li", null, h("button.quiet", { onclick: () => app.rename(session.id, session.info?.name || "", () => app.views.chat.reload()) }, "Rename")),
       h("li", null, h("button.quiet", { onclick: () => app.remove(session.id) }, "Delete"))));
   }
   // A session of another command has no agent, and the main one continues it.

@@ -217,6 +217,12 @@ impl Rename {
 
 /// Checks that a name can be typed, read, and told from the other ways to choose one of the sessions.
 pub(in crate::commands) fn check_name(name: &str, sessions: &[SessionInfo]) -> Result<(), Failure> {
+    let length = name.chars().count();
+    if length > MAX_NAME {
+        // It is not repeated.
+        let why = text!("it has {} characters, of at most {}", length, MAX_NAME);
+        return Err(Failure::new(Exit::Usage, "the name of the session is too long").why(why));
+    }
     let of_other = sessions.iter().find(|info| is_part(name, &info.id));
     let why: Text = if name.trim().is_empty() {
         "it is empty".into()
@@ -224,8 +230,6 @@ pub(in crate::commands) fn check_name(name: &str, sessions: &[SessionInfo]) -> R
         "`last` is the session that was used last".into()
     } else if name.starts_with('-') {
         "it begins like an option".into()
-    } else if name.chars().count() > MAX_NAME {
-        "it has more than 64 characters".into()
     } else if inert_line(name) != name || name.trim() != name {
         "it has characters that cannot be seen".into()
     } else if let Some(other) = of_other {
