@@ -51,6 +51,17 @@ pub(crate) enum Incoming {
     Batch(Vec<Value>),
 }
 
+impl Incoming {
+    /// Identifier of a request.
+    pub(crate) fn id(&self) -> Option<&RequestId> {
+        match self {
+            Self::Request(request) => Some(&request.id),
+            Self::Invalid(id, _) => id.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// Error of the protocol.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
