@@ -225,6 +225,23 @@ fn address_of_other_machines_and_weak_tokens_are_refused() {
 }
 
 #[test]
+fn host_and_origin_that_match_no_request_are_refused() {
+    let user = User::new();
+    for (flag, value) in [
+        ("--allow-host", "https://tools.example"),
+        ("--allow-host", "*"),
+        ("--allow-origin", "tools.example"),
+        ("--allow-origin", "https://tools.example/app"),
+    ] {
+        let serve = ["--http", "127.0.0.1:0", flag, value];
+        for command in [&["mcp", "serve"][..], &["serve"]] {
+            let seen = user.run(&[command, &serve].concat()).ended(2);
+            assert!(seen.stderr.contains("such as"), "{}", seen.stderr);
+        }
+    }
+}
+
+#[test]
 fn closed_connection_ends_its_call_and_files_it() {
     let user = User::new();
     user.configure(&format!("[log]\ndir = {:?}\n", user.work().join("log")));

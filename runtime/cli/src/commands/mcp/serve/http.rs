@@ -12,6 +12,7 @@ use toolcell_http::Token;
 use toolcell_mcp::{Authorization, KnownBy, PATH, Reached};
 
 use super::oauth::OAuth;
+use crate::commands::allowed;
 use crate::components::keyring::{self, Keyring};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -44,11 +45,11 @@ pub(super) struct Http {
     token_accounts: Vec<String>,
 
     /// Accept requests to this host, with its port, beside the address (repeatable).
-    #[arg(long = "allow-host", value_name = "HOST", requires = "address")]
+    #[arg(long = "allow-host", value_name = "HOST", value_parser = allowed::host, requires = "address")]
     hosts: Vec<String>,
 
     /// Accept requests from web pages of this origin, such as `https://example.com` (repeatable).
-    #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "address")]
+    #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = allowed::origin, requires = "address")]
     origins: Vec<String>,
 
     /// Offer the plain endpoints `POST /tools/list` and `POST /tools/call` as well, for clients without JSON-RPC.
