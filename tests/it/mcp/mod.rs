@@ -301,7 +301,7 @@ fn budgets_hold_for_all_calls_of_a_client() {
 }
 
 #[test]
-fn tools_of_one_name_cannot_be_served_together() {
+fn tools_of_one_name_are_refused_with_both_places() {
     let user = User::new();
     for file in ["a.wasm", "b.wasm"] {
         user.probe(file, &Probe::default());
@@ -309,11 +309,13 @@ fn tools_of_one_name_cannot_be_served_together() {
     let seen = user
         .run(&["mcp", "serve", "--tool", "a.wasm", "--tool", "b.wasm"])
         .ended(3);
-    assert!(
-        seen.stderr.contains("two tools have the name `probe`"),
-        "{}",
-        seen.stderr
-    );
+    let places = "two tools have the name `probe`: one of `a.wasm`, one of `b.wasm`";
+    assert!(seen.stderr.contains(places), "{}", seen.stderr);
+    let files = ["--tool", "a.wasm", "--tool", "b.wasm"];
+    let seen = user
+        .run(&[&["run", "x", "--provider", "offline"][..], &files].concat())
+        .ended(3);
+    assert!(seen.stderr.contains(places), "{}", seen.stderr);
 }
 
 #[test]

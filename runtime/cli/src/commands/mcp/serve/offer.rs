@@ -65,6 +65,7 @@ impl Offer {
                 loader.add_context(component).await?;
             }
         }
+        selection::check_tools(&loaded, environment)?;
         let components = loaded.len();
         let mut listed = None;
         if let Some(directories) = directories {
