@@ -2,6 +2,9 @@
 
 use url::Url;
 
+/// Warning for a server that listens on all addresses, none of whose names is allowed.
+pub(super) const NO_NAMES: &str = "warning: only requests to an address of this machine, such as `192.0.2.1:8080`, are accepted: allow a name of it with --allow-host HOST:PORT";
+
 /// Returns a host as the header `Host` has it: with its port if that is not the default of the scheme.
 ///
 /// # Errors

@@ -282,7 +282,7 @@ fn tell(address: SocketAddr, shown: &str, environment: &Environment, console: &C
             .note("warning: tokens and answers are not encrypted; put a proxy with TLS before this address");
     }
     if address.ip().is_unspecified() && shown.contains(&address.to_string()) {
-        console.note("warning: requests to any host are refused: name the host of this machine with --allow-host HOST:PORT");
+        console.note(allowed::NO_NAMES);
     }
     debug_assert!(LINK_PATH.starts_with('/'));
 }

@@ -223,8 +223,12 @@ fn read(path: &Path, failed: impl Fn() -> Failure) -> Result<String, Failure> {
     Ok(content)
 }
 
-/// Begins to listen, and tells the user where.
-pub(super) async fn listen(address: SocketAddr, console: &Console) -> Result<TcpListener, Failure> {
+/// Begins to listen, and tells the user where. `has_names` is true if requests to some name are accepted.
+pub(super) async fn listen(
+    address: SocketAddr,
+    has_names: bool,
+    console: &Console,
+) -> Result<TcpListener, Failure> {
     let failed = || Failure::new(Exit::Failed, text!("cannot listen on `{}`", address.to_string()));
     let listener = TcpListener::bind(address)
         .await
@@ -235,6 +239,9 @@ pub(super) async fn listen(address: SocketAddr, console: &Console) -> Result<Tcp
     if !address.ip().is_loopback() {
         console
             .note("warning: tokens and results are not encrypted; put a proxy with TLS before this address");
+    }
+    if address.ip().is_unspecified() && !has_names {
+        console.note(allowed::NO_NAMES);
     }
     Ok(listener)
 }
