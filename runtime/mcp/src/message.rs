@@ -51,6 +51,17 @@ pub(crate) enum Incoming {
     Batch(Vec<Value>),
 }
 
+impl Incoming {
+    /// Identifier of a request.
+    pub(crate) fn id(&self) -> Option<&RequestId> {
+        match self {
+            Self::Request(request) => Some(&request.id),
+            Self::Invalid(id, _) => id.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// Error of the protocol.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -221,7 +232,8 @@ pub(crate) fn of_value(value: Value) -> Incoming {
         None => return invalid(id, "a message has a `method`, a `result` or an `error`".into()),
     };
     let params = match object.remove("params") {
-        None => Map::new(),
+        // Some clients write what they leave out.
+        None | Some(Value::Null) => Map::new(),
         Some(Value::Object(params)) => params,
         Some(other) => {
             let error = format!("`params` is an object, not {}", kind_of(&other));
@@ -319,6 +331,14 @@ mod tests {
         for id in ["null", "1.5", "[]", "{}", "true", "18446744073709551615"] {
             let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
             assert_eq!(code(line.as_bytes()), (None, -32600), "{id}");
+        }
+    }
+
+    #[test]
+    fn null_in_the_place_of_parameters_is_none() {
+        match parse(br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#) {
+            Incoming::Request(request) => assert!(request.params.is_empty()),
+            other => panic!("{other:?}"),
         }
     }
 

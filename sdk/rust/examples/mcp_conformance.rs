@@ -191,6 +191,9 @@ impl Resources for Fixtures {
             Resource::new("test://static-binary", "static-binary")
                 .description("A picture.")
                 .media_type("image/png"),
+            Resource::new("test://watched-resource", "watched-resource")
+                .description("A text that clients follow.")
+                .media_type("text/plain"),
         ]
     }
 
@@ -208,6 +211,9 @@ impl Resources for Fixtures {
         match (uri, id) {
             ("test://static-text", _) => {
                 Ok(Output::new().text("This is the content of the static text resource."))
+            }
+            ("test://watched-resource", _) => {
+                Ok(Output::new().text("This is the content of the watched resource."))
             }
             ("test://static-binary", _) => Ok(Output::new().blob("image/png", RED_PIXEL)),
             (_, Some("0")) => Err(ToolError::invalid("there is no such identifier")),

@@ -210,9 +210,17 @@ fn address_is_added_with_its_headers() {
         ),
         (url, "Host=x", "is set by the protocol"),
         (url, "x", "NAME=VALUE"),
+        (url, "X={}secret:t", "the text before the secret in `X`"),
     ] {
         let refused = add(url, header).ended(2);
         assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+    for twice in [
+        &["--url", url, "--header", "Team=a", "--header", "team=b"][..],
+        &["--env", "A=1", "--env", "A=2", "--", "x"],
+    ] {
+        let refused = user.run(&[&["mcp", "add", "far"], twice].concat()).ended(2);
+        assert!(refused.stderr.contains("is given twice"), "{}", refused.stderr);
     }
     assert!(!user.home().join(FILE).exists());
     add(url, "Authorization=Bearer secret:t").ended(0);

@@ -38,7 +38,14 @@ fn resources_of_a_component_are_read_in_cells() {
         .iter()
         .map(|of| &of["uri"])
         .collect();
-    assert_eq!(uris, ["test://static-binary", "test://static-text"]);
+    assert_eq!(
+        uris,
+        [
+            "test://static-binary",
+            "test://static-text",
+            "test://watched-resource"
+        ]
+    );
     let text = read(&mut client, "test://static-text");
     let contents = &text["result"]["contents"][0];
     assert_eq!(

@@ -225,6 +225,40 @@ fn address_of_other_machines_and_weak_tokens_are_refused() {
 }
 
 #[test]
+fn host_and_origin_that_match_no_request_are_refused() {
+    let user = User::new();
+    for (flag, value) in [
+        ("--allow-host", "https://tools.example"),
+        ("--allow-host", "*"),
+        ("--allow-origin", "tools.example"),
+        ("--allow-origin", "https://tools.example/app"),
+    ] {
+        let serve = ["--http", "127.0.0.1:0", flag, value];
+        for command in [&["mcp", "serve"][..], &["serve"]] {
+            let seen = user.run(&[command, &serve].concat()).ended(2);
+            assert!(seen.stderr.contains("such as"), "{}", seen.stderr);
+        }
+    }
+}
+
+#[test]
+fn server_on_all_addresses_tells_what_it_accepts() {
+    let user = User::new();
+    user.file("tokens", "0123456789abcdef0123456789abcdef\n");
+    std::fs::set_permissions(user.work().join("tokens"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    for (flags, is_told) in [(&[][..], true), (&["--allow-host", "tools.example"], false)] {
+        let flags = [&["--tool", "text", "--token-file", "tokens"][..], flags].concat();
+        let host = Host::start_at(&user, "0.0.0.0:0", &flags);
+        let told = host.stop();
+        assert_eq!(
+            told.contains("only requests to an address of this machine"),
+            is_told,
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn closed_connection_ends_its_call_and_files_it() {
     let user = User::new();
     user.configure(&format!("[log]\ndir = {:?}\n", user.work().join("log")));

@@ -194,6 +194,41 @@ fn entry_has_paths_in_full_and_arguments_that_work() {
 }
 
 #[test]
+fn configuration_that_a_variable_names_is_in_the_entry() {
+    let mut user = User::new();
+    user.file("own.toml", "");
+    user.var("TOOLCELL_CONFIG", "own.toml");
+    user.run(&["mcp", "install", "cursor", "--", "--tool", "text"])
+        .ended(0);
+    let file: Value = serde_json::from_str(&read(&user, ".cursor/mcp.json")).unwrap();
+    let own = user.work().canonicalize().unwrap().join("own.toml");
+    assert_eq!(
+        file["mcpServers"]["toolcell"]["args"],
+        json!(["--config", own, "mcp", "serve", "--tool", "text"])
+    );
+}
+
+#[test]
+fn files_of_the_directory_that_the_client_does_not_have_are_told() {
+    let user = User::new();
+    let install = ["mcp", "install", "cursor", "--dry-run", "--", "--tool", "text"];
+    let told = user.run(&install).ended(0).stderr;
+    assert!(!told.contains("warning"), "{told}");
+    user.run(&["lock", "--tool", "text"]).ended(0);
+    let told = user.run(&[&install[..], &["--locked"]].concat()).ended(0).stderr;
+    assert!(
+        told.contains("warning: the server looks for `toolcell.lock` in the directory in which Cursor"),
+        "{told}"
+    );
+    user.file("toolcell.toml", "deny = [\"private\"]\n");
+    let told = user.run(&install).ended(0).stderr;
+    assert!(
+        told.contains("warning: `toolcell.toml` of this project"),
+        "{told}"
+    );
+}
+
+#[test]
 fn list_in_the_place_of_entries_is_named() {
     let user = User::new();
     let file = ".config/goose/config.yaml";

@@ -1,6 +1,7 @@
 //! `toolcell mcp serve`: each version of the protocol, grants, rules, cancellation, and what is refused.
 
 mod agent;
+mod approvals;
 mod asking;
 mod attaching;
 mod boxed;
@@ -300,7 +301,7 @@ fn budgets_hold_for_all_calls_of_a_client() {
 }
 
 #[test]
-fn tools_of_one_name_cannot_be_served_together() {
+fn tools_of_one_name_are_refused_with_both_places() {
     let user = User::new();
     for file in ["a.wasm", "b.wasm"] {
         user.probe(file, &Probe::default());
@@ -308,11 +309,13 @@ fn tools_of_one_name_cannot_be_served_together() {
     let seen = user
         .run(&["mcp", "serve", "--tool", "a.wasm", "--tool", "b.wasm"])
         .ended(3);
-    assert!(
-        seen.stderr.contains("two tools have the name `probe`"),
-        "{}",
-        seen.stderr
-    );
+    let places = "two tools have the name `probe`: one of `a.wasm`, one of `b.wasm`";
+    assert!(seen.stderr.contains(places), "{}", seen.stderr);
+    let files = ["--tool", "a.wasm", "--tool", "b.wasm"];
+    let seen = user
+        .run(&[&["run", "x", "--provider", "offline"][..], &files].concat())
+        .ended(3);
+    assert!(seen.stderr.contains(places), "{}", seen.stderr);
 }
 
 #[test]
@@ -418,84 +421,4 @@ fn streams_that_fail_are_no_internal_errors() {
         );
         assert!(told.contains(reason), "{told}");
     }
-}
-
-/// Configuration in which each call of `text` needs approval.
-const ASKS: &str = "[approval]\nrules = [{ tool = \"text_*\", verdict = \"ask\" }]\n";
-
-#[test]
-fn client_that_can_ask_decides_about_each_call() {
-    let user = User::new();
-    user.configure(ASKS);
-    let mut client = Client::start(&user, &["--tool", "text"]);
-    let mut able = initialize("2025-11-25");
-    able["capabilities"] = json!({"elicitation": {}});
-    client.ask(0, "initialize", able);
-    for (id, answer, is_error) in [
-        (
-            1,
-            json!({"action": "accept", "content": {"approve": true}}),
-            false,
-        ),
-        (
-            2,
-            json!({"action": "accept", "content": {"approve": false}}),
-            true,
-        ),
-        (3, json!({"action": "decline"}), true),
-    ] {
-        let forged = "x\n? `safe` wants to run with";
-        let call = json!({"name": "text_count", "arguments": {"text": forged}});
-        client.request(id, "tools/call", call);
-        let question = client.next();
-        assert_eq!(question["method"], "elicitation/create", "{question}");
-        let shown = question["params"]["message"].as_str().unwrap();
-        assert!(shown.starts_with("? `text_count` wants to run with\n"), "{shown}");
-        assert!(
-            shown.contains("why you are asked: the rule `ask for text_*`"),
-            "{shown}"
-        );
-        let own = shown.lines().filter(|line| line.starts_with('?'));
-        assert_eq!(own.count(), 1, "{shown}");
-        client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}));
-        let result = client.next();
-        assert_eq!(
-            (&result["id"], &result["result"]["isError"]),
-            (&json!(id), &json!(is_error))
-        );
-    }
-    client.finish();
-}
-
-#[test]
-fn repeated_call_with_its_answer_runs_once() {
-    let user = User::new();
-    user.configure(ASKS);
-    let mut client = Client::start(&user, &["--tool", "text"]);
-    let mut call = |text: &str, state: Option<&Value>| {
-        let mut params = json!({
-            "name": "text_count",
-            "arguments": {"text": text},
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-            },
-        });
-        if let Some(state) = state {
-            params["requestState"] = state.clone();
-            params["inputResponses"] =
-                json!({"approval": {"action": "accept", "content": {"approve": true}}});
-        }
-        client.ask(1, "tools/call", params)
-    };
-    let asked = call("one two", None);
-    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    let state = &asked["result"]["requestState"];
-    let other = call("three", Some(state));
-    assert_eq!(other["result"]["resultType"], "input_required", "{other}");
-    let state = &call("one two", None)["result"]["requestState"];
-    let counted = call("one two", Some(state));
-    assert_eq!(counted["result"]["structuredContent"]["words"], 2, "{counted}");
-    assert_eq!(call("one two", Some(state))["error"]["code"], -32602);
-    client.finish();
 }

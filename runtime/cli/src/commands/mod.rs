@@ -1,5 +1,6 @@
 //! Command line: the commands, one file each, and their dispatch.
 
+mod allowed;
 mod approval;
 mod bucket;
 mod call;

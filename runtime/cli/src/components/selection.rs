@@ -7,6 +7,7 @@ use toolcell_core::suggest::nearest;
 
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::config::{ComponentSource, Settings, ToolSettings};
+use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
 use crate::ui::render::Console;
@@ -70,6 +71,7 @@ pub(crate) async fn load_for_agent(
             not_offered.extend(withhold_idle(component));
         }
     }
+    check_tools(&loaded[..mains], loader.environment)?;
     if !not_offered.is_empty() {
         let not_offered = Text::join(not_offered, ", ");
         console.note(text!("not offered without a grant: {}", not_offered));
@@ -122,6 +124,39 @@ pub(crate) async fn load_all(
         loaded.push(loader.load(settings).await?);
     }
     Ok(loaded)
+}
+
+/// Refuses components with tools of one name, which cannot be offered together.
+///
+/// # Errors
+/// Returns an error with the name, and the places of both components.
+pub(crate) fn check_tools(loaded: &[Loaded], environment: &Environment) -> Result<(), Failure> {
+    let mut owners = BTreeMap::new();
+    for component in loaded {
+        for tool in &component.tools {
+            let name = &tool.spec().name;
+            if let Some(other) = owners.insert(name.clone(), &component.settings) {
+                let [one, other] = [other, &component.settings].map(|of| place(of, environment));
+                return Err(Failure::new(Exit::Config, "the tools cannot be offered together")
+                    .why(text!(
+                        "two tools have the name `{}`: one of {}, one of {}",
+                        name,
+                        one,
+                        other
+                    ))
+                    .hint("choose among them with --tool"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Place of a component.
+fn place(settings: &ToolSettings, environment: &Environment) -> Text {
+    match &settings.component {
+        ComponentSource::Shipped(_) => text!("the built-in component `{}`", settings.name),
+        ComponentSource::File(path) => text!("`{}`", environment.shown(&path.value)),
+    }
 }
 
 /// Returns the components that were named, or all enabled ones.

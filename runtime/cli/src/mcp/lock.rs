@@ -151,7 +151,13 @@ fn pretty(schema: &str) -> String {
 
 /// The lines that differ.
 fn diff(old: &str, new: &str) -> Vec<String> {
-    let diff = TextDiff::from_lines(old, new);
+    // Without their ends: the last line of a text is the same if another one follows.
+    let lines = |text| match text {
+        "" => Vec::new(),
+        text => str::split(text, '\n').collect::<Vec<_>>(),
+    };
+    let (old, new) = (lines(old), lines(new));
+    let diff = TextDiff::from_slices(&old, &new);
     let mut lines: Vec<String> = diff
         .iter_all_changes()
         .filter_map(|change| {
@@ -160,7 +166,7 @@ fn diff(old: &str, new: &str) -> Vec<String> {
                 ChangeTag::Insert => '+',
                 ChangeTag::Equal => return None,
             };
-            Some(format!("{sign} {}", change.value().trim_end()))
+            Some(format!("{sign} {}", change.value()))
         })
         .collect();
     let more = lines.len().saturating_sub(MAX_LINES);
@@ -242,11 +248,15 @@ mod tests {
 
     #[test]
     fn difference_shows_a_limited_number_of_lines() {
-        let of = |count: usize| diff("", &"x\n".repeat(count)).len();
-        assert_eq!((of(MAX_LINES), of(MAX_LINES + 1)), (MAX_LINES, MAX_LINES + 1));
-        assert_eq!(
-            diff("", &"x\n".repeat(MAX_LINES + 2))[MAX_LINES],
-            "… 2 more lines"
-        );
+        let of = |count: usize| diff("", &vec!["x"; count].join("\n"));
+        assert_eq!(of(MAX_LINES).len(), MAX_LINES);
+        assert_eq!(of(MAX_LINES + 1).len(), MAX_LINES + 1);
+        assert_eq!(of(MAX_LINES + 2)[MAX_LINES], "… 2 more lines");
+    }
+
+    #[test]
+    fn line_with_more_behind_it_is_no_difference() {
+        assert_eq!(diff("Reads.", "Reads.\nThen sends."), ["+ Then sends."]);
+        assert_eq!(diff("Reads.", "Reads.\n"), ["+ "]);
     }
 }

@@ -370,8 +370,13 @@ impl CallObserver for Watch {
                 self.server.observer.unasked(&request);
                 return Decision::Later;
             }
-            let Some(text) = self.server.observer.question(&request, self.generation) else {
-                return Decision::Later;
+            let text = match self.server.observer.question(&request, self.generation) {
+                Ok(text) => text,
+                Err(reason) => {
+                    return Decision::Deny {
+                        reason: Some(reason.into()),
+                    };
+                }
             };
             match &self.scope.asks {
                 Asks::Not => Decision::Later,

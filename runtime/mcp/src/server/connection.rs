@@ -206,7 +206,8 @@ impl Connection {
 
     /// Answers a request that calls no tool.
     fn answer(&self, method: &str, params: &Map<String, Value>) -> Result<Value, RpcError> {
-        let is_stateless = meta(params)?.is_some_and(|meta| meta.contains_key(PROTOCOL_VERSION));
+        let stated = meta(params)?.and_then(|meta| meta.get(PROTOCOL_VERSION));
+        let is_stateless = stated.is_some_and(|version| !version.is_null());
         match (method, is_stateless || self.state.is_stateless) {
             ("initialize", false) => return self.initialize(params),
             // Also before `initialize`.
@@ -304,7 +305,8 @@ impl Connection {
     /// Returns the version of a request, and the notifications that it requests.
     fn scope(&self, params: &Map<String, Value>) -> Result<Scope, RpcError> {
         let meta = meta(params)?;
-        let of = |name: &str| meta.and_then(|meta| meta.get(name));
+        // Null is the same as nothing, as for arguments and cursors.
+        let of = |name: &str| meta.and_then(|meta| meta.get(name).filter(|value| !value.is_null()));
         let progress = match of("progressToken") {
             None => None,
             Some(token) if RequestId::of(token).is_some() => Some(token.clone()),
@@ -454,7 +456,7 @@ impl Begun {
 /// Returns the `_meta` of a request.
 fn meta(params: &Map<String, Value>) -> Result<Option<&Map<String, Value>>, RpcError> {
     match params.get("_meta") {
-        None => Ok(None),
+        None | Some(Value::Null) => Ok(None),
         Some(Value::Object(meta)) => Ok(Some(meta)),
         Some(_) => Err(RpcError::invalid_meta("`_meta` is not an object")),
     }

@@ -24,10 +24,13 @@ pub struct Identity {
 
 /// Observer of the calls of all clients. Its methods must not block.
 pub trait ServerObserver: Send + Sync {
-    /// Returns the question to the user about a call, in the words of the host; `None` if clients are not to ask. The call is one of
-    /// the tools of this generation, as [`Server::generation`](super::Server::generation) counts them.
-    fn question(&self, _request: &ApprovalRequest, _generation: u64) -> Option<String> {
-        None
+    /// Returns the question to the user about a call, in the words of the host. The call is one of the tools of this generation, as
+    /// [`Server::generation`](super::Server::generation) counts them.
+    ///
+    /// # Errors
+    /// The reason for which no question is possible, for the model: the call is not approved.
+    fn question(&self, _request: &ApprovalRequest, _generation: u64) -> Result<String, &'static str> {
+        Err("no questions are asked here")
     }
     /// Called when a call begins, with the arguments as the client sent them.
     fn started(&self, _call: &ToolCall) {}

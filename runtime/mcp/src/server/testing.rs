@@ -172,8 +172,8 @@ impl Seen {
 }
 
 impl ServerObserver for Seen {
-    fn question(&self, request: &ApprovalRequest, _generation: u64) -> Option<String> {
-        Some(format!("run {} with {}?", request.tool, request.arguments))
+    fn question(&self, request: &ApprovalRequest, _generation: u64) -> Result<String, &'static str> {
+        Ok(format!("run {} with {}?", request.tool, request.arguments))
     }
 
     fn finished(&self, _: &str, tool: &ToolName, result: &CallResult) {

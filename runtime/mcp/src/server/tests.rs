@@ -358,6 +358,12 @@ async fn progress_is_sent_only_with_a_token_and_only_forward() {
     assert_eq!(client.next().await["id"], 2);
     let wrong = json!({"name": "report", "_meta": {"progressToken": []}});
     assert_eq!(code(&client.ask(3, "tools/call", wrong).await), -32602);
+    for (id, meta) in [(4, json!({"progressToken": null})), (5, Value::Null)] {
+        let answer = client
+            .ask(id, "tools/call", json!({"name": "report", "_meta": meta}))
+            .await;
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
 }
 
 #[tokio::test]

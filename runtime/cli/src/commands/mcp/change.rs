@@ -23,6 +23,9 @@ const SECTION: &str = "mcp";
 /// Prefix of a value on the command line that names a secret.
 const SECRET: &str = "secret:";
 
+/// Place of the secret in the template of a header.
+const PLACE: &str = "{}";
+
 /// Words in the names of headers and variables that hold secrets.
 const SECRET_NAMES: [&str; 7] = ["auth", "token", "key", "secret", "password", "passwd", "cookie"];
 
@@ -130,6 +133,7 @@ impl Add {
                 )));
         }
         mcp::check_name(&self.name, &settings).map_err(|(why, hint)| fail().why(why).hint(hint))?;
+        self.check_pairs().map_err(|why| fail().why(why))?;
         // A directory that is granted stays the one that it is here, wherever the server is used.
         let grants = self.grants.iter();
         let grants: Vec<String> = grants
@@ -167,6 +171,30 @@ impl Add {
         write(&edited, &new, self.dry_run, next, fail, console)
     }
 
+    /// Checks that no header and no variable is given twice, and that each secret has one place.
+    fn check_pairs(&self) -> Result<(), Text> {
+        let twice = |pairs: &[(String, String)], is_same: fn(&str, &str) -> bool| {
+            let mut rest = pairs.iter().enumerate();
+            let found =
+                rest.find(|(index, (name, _))| pairs[..*index].iter().any(|(other, _)| is_same(other, name)));
+            found.map(|(_, (name, _))| name.clone())
+        };
+        let headers = twice(&self.headers, |one, other| one.eq_ignore_ascii_case(other));
+        if let Some(name) = headers.or_else(|| twice(&self.env, |one, other| one == other)) {
+            return Err(text!("`{}` is given twice", name));
+        }
+        let placed = self.headers.iter();
+        let mut placed = placed.filter_map(|(name, value)| Some((name, secret_in(value)?.0)));
+        match placed.find(|(_, before)| before.contains(PLACE)) {
+            Some((name, _)) => Err(text!(
+                "the text before the secret in `{}` contains `{}`",
+                name,
+                PLACE
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Headers and variables whose names say that their values are secrets, and that name none of `[secrets]`.
     fn plain_secrets(&self) -> impl Iterator<Item = &(String, String)> {
         let is_secret = |name: &str| {
@@ -194,7 +222,7 @@ impl Add {
                 entry["headers"] = values(&self.headers, |value| match secret_in(value)? {
                     ("", secret) => Some(json!({ "secret": secret })),
                     (before, secret) => {
-                        Some(json!({ "secret": secret, "template": format!("{before}{{}}") }))
+                        Some(json!({ "secret": secret, "template": format!("{before}{PLACE}") }))
                     }
                 });
             }

@@ -6,7 +6,8 @@ use super::edited::Edited;
 use super::full_paths::{self, in_full};
 use super::serve::Serve;
 use crate::command_line;
-use crate::config::Overrides;
+use crate::components::lock;
+use crate::config::{Overrides, layers};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::clients::{self, Client, Launch};
@@ -119,6 +120,30 @@ impl Install {
         Ok(Exit::Ok)
     }
 
+    /// Warns about files that a server finds by its working directory, which is that of the client.
+    fn warn_of_directory(
+        &self,
+        is_locked: bool,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<(), Failure> {
+        if is_locked {
+            console.note(text!(
+                "warning: the server looks for `{}` in the directory in which {} starts it, and ends if there is none",
+                lock::FILE,
+                self.client.title()
+            ));
+        }
+        if layers::has_project_file(environment)? {
+            console.note(text!(
+                "warning: `{}` of this project holds only if {} starts the server in the project",
+                layers::PROJECT_FILE,
+                self.client.title()
+            ));
+        }
+        Ok(())
+    }
+
     /// The command line that the client starts.
     ///
     /// # Errors
@@ -150,14 +175,17 @@ impl Install {
         })?;
         let mut arguments: Vec<String> = ["mcp", "serve"].map(str::to_owned).into();
         if !self.remove {
-            if let Some(config) = &overrides.config {
+            // Also one that a variable names, which the client does not have.
+            if let Some(config) = &environment.named_config {
                 arguments.splice(
                     0..0,
                     ["--config".to_owned(), full_paths::path(config, environment)?],
                 );
             }
+            let is_locked = checked.serve.is_locked();
             let settings = checked.serve.check(overrides, environment, console).await?;
             arguments.extend(in_full(&self.arguments, &settings, environment)?);
+            self.warn_of_directory(is_locked, environment, console)?;
         }
         Ok(Launch {
             program: program.to_owned(),

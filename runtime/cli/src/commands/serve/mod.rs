@@ -24,6 +24,7 @@ use toolcell_serve::{Access, Client, ClientLimits, LINK_PATH, MAX_CONNECTIONS, P
 use self::clients::ClientSettings;
 use self::host::{AgentHost, OwnAgents};
 use crate::agent::setup;
+use crate::commands::allowed;
 use crate::commands::mcp::serve::{Mounted, Served, read_tokens};
 use crate::components::keyring::Keyring;
 use crate::config::{self, Overrides, ToolSettings};
@@ -71,11 +72,11 @@ pub(crate) struct Serve {
     token_accounts: Vec<String>,
 
     /// Accept requests to this host, with its port, beside the address (repeatable).
-    #[arg(long = "allow-host", value_name = "HOST")]
+    #[arg(long = "allow-host", value_name = "HOST", value_parser = allowed::host)]
     hosts: Vec<String>,
 
     /// Accept requests from web pages of this origin, such as `https://example.com` (repeatable).
-    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = allowed::origin)]
     origins: Vec<String>,
 
     /// Offer the files below this directory to MCP clients at /mcp as resources, read-only (repeatable).
@@ -281,7 +282,7 @@ fn tell(address: SocketAddr, shown: &str, environment: &Environment, console: &C
             .note("warning: tokens and answers are not encrypted; put a proxy with TLS before this address");
     }
     if address.ip().is_unspecified() && shown.contains(&address.to_string()) {
-        console.note("warning: requests to any host are refused: name the host of this machine with --allow-host HOST:PORT");
+        console.note(allowed::NO_NAMES);
     }
     debug_assert!(LINK_PATH.starts_with('/'));
 }

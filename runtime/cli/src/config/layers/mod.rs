@@ -170,6 +170,14 @@ fn read_project_file(environment: &Environment) -> Result<Option<Parsed>, Failur
     Ok(None)
 }
 
+/// True if the settings have a part that a project's file sets.
+///
+/// # Errors
+/// Returns an error if the file cannot be used.
+pub(crate) fn has_project_file(environment: &Environment) -> Result<bool, Failure> {
+    Ok(read_project_file(environment)?.is_some())
+}
+
 /// Returns the approval rules of a file with their places.
 fn rules(table: &ApprovalTable, source: &Arc<Source>) -> Vec<Sourced<RuleTable>> {
     let rules = table.rules.iter();

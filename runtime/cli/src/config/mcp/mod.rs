@@ -482,6 +482,10 @@ mod tests {
                 ),
                 "has no place for the secret",
             ),
+            (
+                remote("https://x", "headers = { Team = \"a\", team = \"b\" }\n"),
+                "the same as `Team`",
+            ),
         ] {
             let loaded = load(&table);
             if reason.is_empty() {

@@ -215,7 +215,7 @@ pub(super) fn of_table(
             )
             .because(error)
         })?;
-        let mut headers = BTreeMap::new();
+        let mut headers = BTreeMap::<String, HeaderValue>::new();
         for (header, value) in &table.headers {
             let refused = || {
                 let what = text!("a header of the MCP server `{}` cannot be used", key);
@@ -236,6 +236,12 @@ pub(super) fn of_table(
                 return Err(refused()
                     .why("a login sets it")
                     .hint("remove the header, or the table `oauth`"));
+            }
+            let mut known = headers.keys();
+            if let Some(known) = known.find(|known| known.eq_ignore_ascii_case(header.get_ref())) {
+                return Err(refused()
+                    .why(text!("it is the same as `{}`", known))
+                    .hint("remove one of them"));
             }
             headers.insert(header.get_ref().clone(), value.clone());
         }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use hyper::{HeaderMap, StatusCode};
 use tokio::sync::Semaphore;
 
 use super::KnownBy;
-use super::sessions::Sessions;
-use crate::message::{Incoming, RpcError};
+use super::headers::{SESSION, VERSION};
+use super::refused::{Refused, no_session};
+use super::sessions::{OpenSession, Sessions};
+use crate::message::{Incoming, RpcError, excerpt};
 use crate::server::Server;
 use crate::server::call::MAX_RUNNING;
 use crate::server::in_flight::{Load, MAX_IN_FLIGHT_BYTES};
@@ -62,6 +65,27 @@ impl Client {
 
     pub(super) fn state(&self, is_stateless: bool) -> Arc<SessionState> {
         SessionState::new(self.load.clone(), self.running.clone(), is_stateless)
+    }
+
+    /// Finds the session that a request names, which is used now.
+    ///
+    /// # Errors
+    /// Fails if there is none, or if it has another version than the request states.
+    pub(super) fn session(&self, headers: &HeaderMap) -> Result<OpenSession, Refused> {
+        let id = toolcell_http::only(headers, SESSION);
+        let session = id.and_then(|id| self.sessions.get(id)).ok_or_else(no_session)?;
+        if let (Some(stated), Some(version)) =
+            (toolcell_http::only(headers, VERSION), session.state.version())
+            && stated != version.as_str()
+        {
+            let reason = format!(
+                "the session has protocol version {}, not `{}`",
+                version.as_str(),
+                excerpt(stated)
+            );
+            return Err(Refused::new(StatusCode::BAD_REQUEST, &reason));
+        }
+        Ok(session)
     }
 
     /// State of a request that belongs to no session, and states no version.

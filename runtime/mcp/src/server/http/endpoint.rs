@@ -20,7 +20,7 @@ use super::refused::{Refused, no_session, unhandled};
 use super::sessions::OpenSession;
 use super::{Access, Authorization, KnownBy, MAX_CONNECTIONS, Metrics, Reached};
 use crate::lines::MAX_MESSAGE_BYTES;
-use crate::message::{self, Incoming, RpcError, excerpt};
+use crate::message::{self, Incoming, RpcError};
 use crate::server::DRAIN;
 use crate::server::connection::Connection;
 use crate::server::in_flight::{MAX_IN_FLIGHT_BYTES, memory_of_message};
@@ -178,7 +178,8 @@ impl Endpoint {
             let reason = "the request is for another host, or comes from a page of another origin";
             return Err(Refused::new(StatusCode::FORBIDDEN, reason));
         }
-        let is_get = request.method() == Method::GET;
+        // The server leaves out the body of an answer to HEAD.
+        let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
             PATH => {}
             _ if plain.is_some() => {}
@@ -214,6 +215,7 @@ impl Endpoint {
                 self.listen(client, request.headers(), peer)
             }
             Method::DELETE if plain.is_none() => {
+                client.session(request.headers())?;
                 let id = toolcell_http::only(request.headers(), SESSION);
                 if id.is_some_and(|id| client.sessions.remove(id)) {
                     return Ok(answer::status(StatusCode::NO_CONTENT));
@@ -233,8 +235,7 @@ impl Endpoint {
             let reason = "the answer is of type `text/event-stream`";
             return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
         }
-        let id = toolcell_http::only(headers, SESSION);
-        let session = id.and_then(|id| client.sessions.get(id)).ok_or_else(no_session)?;
+        let session = client.session(headers)?;
         let Some(stream) = session.state.stream.clone().try_acquire_owned().ok() else {
             let reason = "the session has an open stream";
             return Err(Refused::new(StatusCode::CONFLICT, reason));
@@ -347,6 +348,11 @@ impl Endpoint {
             Incoming::Request(request) => headers::version_in(&request.params),
             _ => None,
         };
+        if in_body.is_none() {
+            headers::check_known(stated, &message).map_err(|error| {
+                Refused::of(StatusCode::BAD_REQUEST, message::error(message.id(), &error))
+            })?;
+        }
         if !with_session || in_body.is_some() {
             if let Incoming::Request(request) = &message {
                 let catalog = client.server.0.catalog();
@@ -384,21 +390,8 @@ impl Endpoint {
                 };
                 return Err(Refused::of(StatusCode::BAD_REQUEST, message::error(id, error)));
             }
-            Some(_) => {
-                let id = toolcell_http::only(headers, SESSION);
-                id.and_then(|id| client.sessions.get(id)).ok_or_else(no_session)?
-            }
+            Some(_) => client.session(headers)?,
         };
-        if let (Some(stated), Some(version)) = (stated, session.state.version())
-            && stated != version.as_str()
-        {
-            let reason = format!(
-                "the session has protocol version {}, not `{}`",
-                version.as_str(),
-                excerpt(stated)
-            );
-            return Err(Refused::new(StatusCode::BAD_REQUEST, &reason));
-        }
         if matches!(message, Incoming::Batch(_)) && !takes.events {
             let reason = "a batch is answered with `text/event-stream`";
             return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));

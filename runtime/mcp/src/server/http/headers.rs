@@ -7,6 +7,7 @@ use toolcell_http::only;
 use crate::message::{Incoming, Request, RpcError, excerpt};
 use crate::param_headers::{self, ParamHeader};
 use crate::server::connection::PROTOCOL_VERSION;
+use crate::version::Version;
 
 /// Version of the protocol of a request.
 pub(crate) const VERSION: &str = "mcp-protocol-version";
@@ -18,6 +19,19 @@ const NAME: &str = "mcp-name";
 /// Version in the `_meta` of a request.
 pub(crate) fn version_in(params: &Map<String, Value>) -> Option<&str> {
     params.get("_meta")?.get(PROTOCOL_VERSION)?.as_str()
+}
+
+/// Checks that the version in the header is one that is spoken. What is no message has its own error, which says more.
+///
+/// # Errors
+/// Fails for any other version.
+pub(crate) fn check_known(stated: Option<&str>, message: &Incoming) -> Result<(), RpcError> {
+    match stated.filter(|name| Version::named(name).is_none()) {
+        Some(name) if !matches!(message, Incoming::Invalid(..)) => {
+            Err(RpcError::unsupported_version(name, &Version::stateless_names()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the headers of a request without a session tell the same as its body: a proxy may have decided by them.

@@ -156,7 +156,7 @@ impl Metrics {
 }
 
 impl ServerObserver for Counting {
-    fn question(&self, request: &ApprovalRequest, generation: u64) -> Option<String> {
+    fn question(&self, request: &ApprovalRequest, generation: u64) -> Result<String, &'static str> {
         self.inner.question(request, generation)
     }
 

@@ -306,6 +306,10 @@ async fn health_and_metrics_have_paths() {
     host.current(1, "nothing", json!({})).await;
     assert_eq!(host.get("/healthz").await.body, "ok\n");
     assert_eq!(host.get("/readyz").await.body, "ok\n");
+    let head = host
+        .send("HEAD", "/healthz", &[("host", ADDRESS)], Vec::new())
+        .await;
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
     let metrics = host.get("/metrics").await;
     assert!(metrics.kind.starts_with("text/plain; version=0.0.4"));
     for line in [

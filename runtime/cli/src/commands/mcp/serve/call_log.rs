@@ -10,7 +10,7 @@ use toolcell_core::{ApprovalCause, ApprovalRequest, CallResult, ToolCall, ToolNa
 use toolcell_mcp::ServerObserver;
 use toolcell_store::LogFiles;
 
-use super::offer::{Offer, approval_hint};
+use super::offer::{CANNOT_ASK, Offer, approval_change};
 use crate::approval::question;
 use crate::approval::terminal::Known;
 use crate::config::Settings;
@@ -29,6 +29,10 @@ const MAX_TOLD: usize = 64;
 /// Maximum number of generations of the tools whose facts are kept. A call of an older one that needs approval is refused.
 const MAX_GENERATIONS: usize = 8;
 
+/// Reasons for which the user is not asked about a call.
+const TOO_LONG: &str = "its arguments are too long for a question to the user";
+const REPLACED: &str = "its component was replaced too often since the call began";
+
 /// Files the calls of the client, and tells the user on standard error how to allow what was denied.
 pub(super) struct CallLog {
     console: Console,
@@ -39,8 +43,8 @@ pub(super) struct CallLog {
     hints: Told,
     notices: Told,
     log: Option<Arc<LogFiles>>,
-    /// Hint for a call of an agent that needs approval.
-    approval_hint: Arc<ApprovalHint>,
+    /// Change of the configuration that allows a call which needs approval.
+    approval_change: Arc<ApprovalHint>,
 }
 
 /// Texts that were printed.
@@ -92,7 +96,7 @@ impl CallLog {
             hints: Told::default(),
             notices: Told::default(),
             log,
-            approval_hint: approval_hint(environment),
+            approval_change: approval_change(environment),
         }))
     }
 
@@ -150,6 +154,15 @@ impl CallLog {
         }
     }
 
+    /// Tells the user how to allow a call that needed approval.
+    fn tell_refused(&self, request: &ApprovalRequest, why: &'static str) {
+        let change = (self.approval_change)(&request.tool, request.cause);
+        self.tell(format!(
+            "a call of `{}` was refused; {why}; {change}",
+            request.tool
+        ));
+    }
+
     /// Reports a log that could not be written.
     pub(super) fn end(&self) {
         if let Some(error) = self.log.as_ref().and_then(|log| log.error()) {
@@ -171,11 +184,15 @@ impl EventSink for CallLog {
 }
 
 impl ServerObserver for CallLog {
-    fn question(&self, request: &ApprovalRequest, generation: u64) -> Option<String> {
-        let facts = self.facts(Some(generation))?;
-        let text = question::of_call(request, facts.known.get(&request.tool), false).plain(self.size)?;
+    fn question(&self, request: &ApprovalRequest, generation: u64) -> Result<String, &'static str> {
+        let facts = self.facts(Some(generation)).ok_or(REPLACED)?;
+        let known = facts.known.get(&request.tool);
+        let Some(text) = question::of_call(request, known, false).plain(self.size) else {
+            self.tell_refused(request, TOO_LONG);
+            return Err(TOO_LONG);
+        };
         // The flow guard asks once for each combination, as in a session.
-        Some(match request.cause {
+        Ok(match request.cause {
             ApprovalCause::Rule => text,
             _ => format!("{text}\nThe flow of data is then allowed for all later calls of this client."),
         })
@@ -223,7 +240,6 @@ impl ServerObserver for CallLog {
     }
 
     fn unasked(&self, request: &ApprovalRequest) {
-        let hint = (self.approval_hint)(&request.tool, request.cause);
-        self.tell(format!("a call of `{}` was refused; {hint}", request.tool));
+        self.tell_refused(request, CANNOT_ASK);
     }
 }

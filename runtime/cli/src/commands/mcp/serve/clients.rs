@@ -185,7 +185,8 @@ impl<'a> Clients<'a> {
             self.with_credentials(known, authorization, http.reached())
                 .await?
         };
-        let listener = http::listen(address, self.console).await?;
+        let has_names = !http.reached().from.hosts.is_empty();
+        let listener = http::listen(address, has_names, self.console).await?;
         let served = server.serve(listener, stop).await;
         served.map_err(|error| {
             Failure::new(Exit::Failed, "the MCP clients could not be served").because(error)

@@ -12,6 +12,7 @@ use toolcell_http::Token;
 use toolcell_mcp::{Authorization, KnownBy, PATH, Reached};
 
 use super::oauth::OAuth;
+use crate::commands::allowed;
 use crate::components::keyring::{self, Keyring};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -44,11 +45,11 @@ pub(super) struct Http {
     token_accounts: Vec<String>,
 
     /// Accept requests to this host, with its port, beside the address (repeatable).
-    #[arg(long = "allow-host", value_name = "HOST", requires = "address")]
+    #[arg(long = "allow-host", value_name = "HOST", value_parser = allowed::host, requires = "address")]
     hosts: Vec<String>,
 
     /// Accept requests from web pages of this origin, such as `https://example.com` (repeatable).
-    #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "address")]
+    #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = allowed::origin, requires = "address")]
     origins: Vec<String>,
 
     /// Offer the plain endpoints `POST /tools/list` and `POST /tools/call` as well, for clients without JSON-RPC.
@@ -222,8 +223,12 @@ fn read(path: &Path, failed: impl Fn() -> Failure) -> Result<String, Failure> {
     Ok(content)
 }
 
-/// Begins to listen, and tells the user where.
-pub(super) async fn listen(address: SocketAddr, console: &Console) -> Result<TcpListener, Failure> {
+/// Begins to listen, and tells the user where. `has_names` is true if requests to some name are accepted.
+pub(super) async fn listen(
+    address: SocketAddr,
+    has_names: bool,
+    console: &Console,
+) -> Result<TcpListener, Failure> {
     let failed = || Failure::new(Exit::Failed, text!("cannot listen on `{}`", address.to_string()));
     let listener = TcpListener::bind(address)
         .await
@@ -234,6 +239,9 @@ pub(super) async fn listen(address: SocketAddr, console: &Console) -> Result<Tcp
     if !address.ip().is_loopback() {
         console
             .note("warning: tokens and results are not encrypted; put a proxy with TLS before this address");
+    }
+    if address.ip().is_unspecified() && !has_names {
+        console.note(allowed::NO_NAMES);
     }
     Ok(listener)
 }

@@ -82,6 +82,11 @@ impl Serve {
         self.http.address.is_some()
     }
 
+    /// True if tools that differ from the lock file are refused.
+    pub(super) fn is_locked(&self) -> bool {
+        self.locked
+    }
+
     /// Loads the settings and what is served once, as [`run`](Self::run) does. Returns the settings.
     ///
     /// # Errors

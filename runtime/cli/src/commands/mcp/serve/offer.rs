@@ -65,6 +65,7 @@ impl Offer {
                 loader.add_context(component).await?;
             }
         }
+        selection::check_tools(&loaded, environment)?;
         let components = loaded.len();
         let mut listed = None;
         if let Some(directories) = directories {
@@ -254,8 +255,17 @@ fn client_hooks(hooks: &[LoadedHook]) -> Result<Option<ClientHooks>, Failure> {
     ClientHooks::new(hooks).map(Some).map_err(setup::cannot_build)
 }
 
+/// Reason for which a client's user is not asked.
+pub(super) const CANNOT_ASK: &str = "its MCP client cannot ask for approval";
+
 /// Returns the hint for a call that needs approval, which its client cannot ask for.
-pub(super) fn approval_hint(environment: &Environment) -> Arc<ApprovalHint> {
+fn approval_hint(environment: &Environment) -> Arc<ApprovalHint> {
+    let change = approval_change(environment);
+    Arc::new(move |tool, cause| format!("{CANNOT_ASK}; {}", change(tool, cause)))
+}
+
+/// Returns the change of the configuration that allows a call which needs approval.
+pub(super) fn approval_change(environment: &Environment) -> Arc<ApprovalHint> {
     let file = user_file_shown(environment);
     Arc::new(move |tool, cause| {
         let rule = || format!("end the rules with {{ tool = \"{tool}\", verdict = \"allow\" }}");
@@ -265,6 +275,6 @@ pub(super) fn approval_hint(environment: &Environment) -> Arc<ApprovalHint> {
             ApprovalCause::Flow => flow.to_owned(),
             ApprovalCause::RuleAndFlow => format!("{}, and {flow}", rule()),
         };
-        format!("its MCP client cannot ask for approval; to allow it, in {file}, [approval]: {change}")
+        format!("to allow it, in {file}, [approval]: {change}")
     })
 }

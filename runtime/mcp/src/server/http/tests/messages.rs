@@ -137,6 +137,48 @@ async fn headers_of_a_session_tell_the_same_as_the_body() {
 }
 
 #[tokio::test]
+async fn every_request_of_a_session_states_its_version_or_none() {
+    let host = Host::start();
+    let id = host.session("2025-11-25").await;
+    let with = |version: &'static str| {
+        [
+            ("host", ADDRESS),
+            ("accept", "text/event-stream"),
+            ("mcp-session-id", id.as_str()),
+            ("mcp-protocol-version", version),
+        ]
+    };
+    for version in ["2025-06-18", "v999"] {
+        let ping = host
+            .post(&with(version)[2..], request(7, "ping", json!({})))
+            .await;
+        assert_eq!(ping.status, 400, "{version}");
+        for method in ["GET", "DELETE"] {
+            let refused = host.send(method, "/mcp", &with(version), Vec::new()).await;
+            assert_eq!(refused.status, 400, "{method} {version}");
+        }
+    }
+    let ended = host.send("DELETE", "/mcp", &with("2025-11-25"), Vec::new()).await;
+    assert_eq!(ended.status, 204);
+}
+
+#[tokio::test]
+async fn unknown_version_in_the_header_is_told_with_those_that_are_spoken() {
+    let host = Host::start();
+    for message in [request(7, "tools/list", json!({})), initialize("2025-11-25")] {
+        let refused = host
+            .post(&[("mcp-protocol-version", "v999")], message.clone())
+            .await;
+        assert_eq!(refused.code(), (400, -32022), "{message}");
+        assert_eq!(refused.json()["id"], message["id"]);
+        assert_eq!(
+            refused.json()["error"]["data"],
+            json!({"requested": "v999", "supported": ["2026-07-28"]})
+        );
+    }
+}
+
+#[tokio::test]
 async fn session_of_older_versions_begins_and_ends() {
     let host = Host::start();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
