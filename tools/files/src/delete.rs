@@ -1,7 +1,7 @@
 //! The tool `files_delete`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toolcell_sdk::{Result, ToolError, files, show, tool};
 
@@ -43,9 +43,31 @@ pub(crate) fn files_delete(
         fs::remove_dir(target).map_err(|error| files::explain(&path, &error))?;
         return Ok(format!("Deleted the empty directory {shown}."));
     }
+    if let Some(entry) = undeletable(target) {
+        return Err(ToolError::failed(format_args!(
+            "the name of {} is not UTF-8, so that it cannot be deleted; nothing deleted. The user can rename it",
+            show::quoted(entry)
+        )));
+    }
     fs::remove_dir_all(target)
         .map_err(|error| files::explain(&path, &error).context("some of it may be deleted"))?;
     Ok(format!("Deleted the directory {shown} and everything in it."))
+}
+
+/// An entry below a directory whose name is not UTF-8.
+fn undeletable(directory: &Path) -> Option<PathBuf> {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if files::has_invalid_name(&entry) {
+                return Some(entry.path());
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push(entry.path());
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -91,6 +113,24 @@ mod tests {
         assert!(directory.join("deep/a").exists());
         delete(&directory, true).unwrap();
         assert!(!directory.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn directory_with_an_entry_of_no_text_stays_as_it_is() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("d");
+        fs::create_dir_all(directory.join("deep")).unwrap();
+        for name in [&b"plain"[..], b"caf\xe9"] {
+            fs::write(directory.join("deep").join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+        }
+        let error = delete(&directory, true).unwrap_err();
+        assert!(
+            error.contains("deep/caf\\xe9` is not UTF-8, so that it cannot be deleted; nothing deleted."),
+            "{error}"
+        );
+        assert!(directory.join("deep/plain").exists());
     }
 
     #[cfg(unix)]

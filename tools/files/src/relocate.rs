@@ -77,13 +77,14 @@ pub(crate) fn files_make_directory(
     if Path::new(&path).is_dir() {
         return Ok(format!("{} exists already.", show::quoted(&path)));
     }
+    files::must_be_creatable(&path)?;
     fs::create_dir_all(&path).map_err(|error| files::explain(&path, &error))?;
     Ok(format!("Made the directory {}.", show::quoted(&path)))
 }
 
 fn must_be_free(to: &Path) -> Result<()> {
     match fs::symlink_metadata(to) {
-        Err(_) => Ok(()),
+        Err(_) => files::must_be_creatable(to),
         Ok(metadata) if metadata.is_dir() => Err(ToolError::failed(format_args!(
             "{} is a directory that exists; write the path with the new name, such as {}",
             show::quoted(to),
@@ -125,6 +126,29 @@ mod tests {
         answer
             .map(|output| output.to_text())
             .map_err(|error| error.message().to_owned())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn destination_that_shows_another_entry_is_refused() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "").unwrap();
+        fs::write(root.path().join("a"), "").unwrap();
+        let (source, destination) = (root.path().join("a"), root.path().join("caf\\xe9"));
+        let paths = json!({"source": source, "destination": destination});
+        for answer in [
+            testing::call::<files_copy>(paths.clone()),
+            testing::call::<files_move>(paths),
+            testing::call::<files_make_directory>(json!({"path": destination.join("d")})),
+        ] {
+            let error = text(answer).unwrap_err();
+            assert!(
+                error.contains("` cannot be opened: its name is not UTF-8"),
+                "{error}"
+            );
+        }
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
     }
 
     #[test]

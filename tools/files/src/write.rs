@@ -42,6 +42,7 @@ pub(crate) fn files_write(
     parents: bool,
 ) -> Result<String> {
     let file = Path::new(&path);
+    files::must_be_creatable(file)?;
     if parents && let Some(parent) = file.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).map_err(|error| files::explain(parent, &error))?;
     }
@@ -128,6 +129,37 @@ mod tests {
     fn write(path: &Path, content: &str, mode: &str) -> Result<String> {
         testing::call::<files_write>(json!({"path": path, "content": content, "mode": mode}))
             .map(|o| o.to_text())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn name_that_shows_another_entry_is_not_written() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let root = tempfile::tempdir().unwrap();
+        for name in [&b"caf\xe9"[..], b"dir\xff"] {
+            fs::write(root.path().join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+        }
+        for (path, mode) in [
+            ("caf\\xe9", "create"),
+            ("caf\\xe9", "overwrite"),
+            ("caf\\xe9", "append"),
+            ("dir\\xff/new", "create"),
+        ] {
+            let error = testing::call::<files_write>(
+                json!({"path": root.path().join(path), "content": "x", "mode": mode, "parents": true}),
+            )
+            .unwrap_err();
+            assert!(
+                error
+                    .message()
+                    .contains("` cannot be opened: its name is not UTF-8"),
+                "{error}"
+            );
+        }
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
+        // Without such an entry it is a name like any other.
+        write(&root.path().join("x\\xe9"), "", "create").unwrap();
+        write(&root.path().join("x\\xe9"), "1", "overwrite").unwrap();
     }
 
     #[test]

@@ -81,51 +81,147 @@ fn unknown_names(error: &ValidationError<'_>, unexpected: &[String], schema: &Va
     text
 }
 
-/// Reason for a value that fits none of several branches: that of the branch which its tag names, a property with one
-/// constant value in each branch; or the values of the tag.
+/// Errors of one branch of several.
+type Branch<'a> = &'a [ValidationError<'static>];
+
+/// Reason for a value that fits none of several branches: that of the branch which is meant, or what would tell which one is.
 fn of_branches(
     error: &ValidationError<'_>,
     branches: &[Vec<ValidationError<'static>>],
     schema: &Value,
 ) -> Option<String> {
-    let tag_of = |branch: &[ValidationError<'static>]| {
-        branch.iter().find_map(|inner| {
-            let below = inner
-                .instance_path()
-                .as_str()
-                .strip_prefix(error.instance_path().as_str())?;
-            let name = below.strip_prefix('/').filter(|name| !name.contains('/'))?;
-            let value = match inner.kind() {
-                Kind::Constant { expected_value } => (**expected_value).clone(),
-                Kind::Enum { options } => match options.as_array().map(Vec::as_slice) {
-                    Some([only]) => only.clone(),
-                    _ => return None,
-                },
-                _ => return None,
-            };
-            Some((name.to_owned(), value))
+    // A branch for other values than objects is not meant by an object.
+    let is_for_others = |branch: Branch<'_>| {
+        branch.iter().any(|inner| {
+            inner.instance_path() == error.instance_path()
+                && matches!(
+                    inner.kind(),
+                    Kind::Type { .. } | Kind::Constant { .. } | Kind::Enum { .. }
+                )
         })
     };
-    let tags: Vec<Option<(String, Value)>> = branches.iter().map(|branch| tag_of(branch)).collect();
-    let (name, _) = tags.iter().flatten().next()?;
+    let branches: Vec<Branch<'_>> = (branches.iter().map(Vec::as_slice))
+        .filter(|branch| !error.instance().is_object() || !is_for_others(branch))
+        .collect();
+    by_tag(error, &branches, schema).or_else(|| by_names(error, &branches, schema))
+}
+
+/// Reason by the tag of the branches, a property with constant values in each of them: that of the branch which the tag names, or the
+/// values of the tag.
+fn by_tag(error: &ValidationError<'_>, branches: &[Branch<'_>], schema: &Value) -> Option<String> {
+    let refused: Vec<Vec<Refused<'_>>> = (branches.iter())
+        .map(|branch| {
+            let constants = branch.iter().filter_map(|inner| constants(error, inner));
+            constants.collect()
+        })
+        .collect();
+    let is_of_all = |name: &&str| refused.iter().all(|branch| values_of(name, branch).is_some());
+    let mut single = refused.iter().flatten().filter(|(_, values)| values.len() == 1);
+    let mut names = refused.first()?.iter().take(MAX_LISTED).map(|(name, _)| *name);
+    let name = (single.next().map(|(name, _)| *name)).or_else(|| names.find(is_of_all))?;
+    let sent = error.instance().get(name)?;
+    let tags: Vec<Option<Vec<&Value>>> = refused.iter().map(|branch| values_of(name, branch)).collect();
     let mut meant = tags.iter().zip(branches).filter(|(tag, _)| tag.is_none());
     match (meant.next(), meant.next()) {
-        (Some((_, branch)), None) => {
-            let reasons: Vec<String> = branch.iter().map(|inner| of(inner, schema).to_string()).collect();
-            let tag = error.instance().get(name)?;
-            Some(format!("as `{name}` {}: {}", shown(tag), reasons.join("; ")))
-        }
+        (Some((_, branch)), None) => Some(format!("as `{name}` {}: {}", shown(sent), all_of(branch, schema))),
         (None, _) => {
-            let values = tags
-                .iter()
-                .flatten()
-                .filter(|(other, _)| other == name)
-                .map(|(_, value)| value);
-            let sent = error.instance().get(name)?;
-            Some(format!("`{name}` {} is none of {}", shown(sent), list(values)))
+            let values: Vec<&Value> = tags.into_iter().flatten().flatten().collect();
+            Some(format!(
+                "`{name}` {} is none of {}",
+                shown(sent),
+                list(values.into_iter())
+            ))
         }
         _ => None,
     }
+}
+
+/// A property, and the constants of which it is none.
+type Refused<'a> = (&'a str, Vec<&'a Value>);
+
+fn values_of<'a>(of: &str, refused: &[Refused<'a>]) -> Option<Vec<&'a Value>> {
+    let property = refused.iter().find(|(name, _)| *name == of);
+    property.map(|(_, values)| values.clone())
+}
+
+/// The property directly in the value of `error` that is none of some constants.
+fn constants<'a>(error: &ValidationError<'_>, inner: &'a ValidationError<'static>) -> Option<Refused<'a>> {
+    let below = (inner.instance_path().as_str()).strip_prefix(error.instance_path().as_str())?;
+    let name = below.strip_prefix('/').filter(|name| !name.contains('/'))?;
+    match inner.kind() {
+        Kind::Constant { expected_value } => Some((name, vec![&**expected_value])),
+        Kind::Enum { options } => Some((name, options.as_array()?.iter().collect())),
+        _ => None,
+    }
+}
+
+/// Reason by the names of properties: that of the branch whose names are right, the property that every branch needs, with its values, or
+/// the properties of which one is needed.
+fn by_names(error: &ValidationError<'_>, branches: &[Branch<'_>], schema: &Value) -> Option<String> {
+    error.instance().as_object()?;
+    let is_here = |inner: &ValidationError<'_>| inner.instance_path() == error.instance_path();
+    let mut meant = branches.iter().filter(|branch| !branch.iter().any(is_here));
+    match (meant.next(), meant.next()) {
+        (Some(branch), None) => return Some(all_of(branch, schema)),
+        (None, _) => {}
+        _ => return None,
+    }
+    let missing: Vec<Vec<(&str, &ValidationError<'_>)>> = (branches.iter())
+        .map(|branch| {
+            let missing = branch.iter().filter_map(|inner| match inner.kind() {
+                Kind::Required { property } if is_here(inner) => Some((property.as_str()?, inner)),
+                _ => None,
+            });
+            missing.collect()
+        })
+        .collect();
+    let of_all = (missing.first()?.iter().take(MAX_LISTED)).find(|(name, _)| {
+        missing
+            .iter()
+            .all(|branch| branch.iter().any(|(other, _)| other == name))
+    });
+    if let Some((name, _)) = of_all {
+        let errors = missing.iter().flatten().filter(|(other, _)| other == name);
+        let values: Vec<&Value> = errors
+            .filter_map(|(_, inner)| {
+                let (parent, _) = inner.schema_path().as_str().rsplit_once('/')?;
+                let property = schema.pointer(parent)?.get("properties")?.get(name)?;
+                match (property.get("const"), property.get("enum")) {
+                    (Some(value), _) => Some(std::slice::from_ref(value)),
+                    (None, values) => values?.as_array().map(Vec::as_slice),
+                }
+            })
+            .flatten()
+            .collect();
+        let of = match values.is_empty() {
+            true => String::new(),
+            false => format!(", one of {}", list(values.into_iter())),
+        };
+        return Some(format!("{} is a required property{of}", name_of(name)));
+    }
+    let names: Option<Vec<String>> = (missing.iter())
+        .map(|branch| match branch.as_slice() {
+            [(name, _)] => Some(name_of(name)),
+            _ => None,
+        })
+        .collect();
+    let names = names.filter(|names| names.len() > 1)?;
+    let listed = names
+        .iter()
+        .take(MAX_LISTED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    Some(format!(
+        "one of the properties {listed}{} is required",
+        more(names.len())
+    ))
+}
+
+/// All reasons of a branch.
+fn all_of(branch: Branch<'_>, schema: &Value) -> String {
+    let reasons: Vec<String> = branch.iter().map(|inner| of(inner, schema).to_string()).collect();
+    reasons.join("; ")
 }
 
 fn list<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> String {
@@ -253,7 +349,70 @@ mod tests {
                 reason(schema.clone(), &json!({"kind": "line", "size": 1})),
                 r#"`kind` "line" is none of "circle", "square""#
             );
-            assert!(reason(schema, &json!({"size": 1})).contains("is not valid under any"));
+            assert_eq!(
+                reason(schema, &json!({"size": 1})),
+                r#"`kind` is a required property, one of "circle", "square""#
+            );
+        }
+    }
+
+    #[test]
+    fn variant_is_explained_by_the_name_of_its_property() {
+        let branch = |name: &str| {
+            json!({
+                "type": "object",
+                "properties": {name: {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}},
+                "required": [name],
+                "additionalProperties": false,
+            })
+        };
+        let unit = json!({ "type": "string", "enum": ["point"] });
+        let schema = json!({"oneOf": [unit, branch("circle"), branch("square")]});
+        for (value, said) in [
+            (
+                json!({"circle": {"size": "x"}}),
+                r#"at /circle/size: "x" is not of type "integer""#,
+            ),
+            (
+                json!({"square": {}}),
+                r#"at /square: "size" is a required property"#,
+            ),
+            (
+                json!({"line": {}}),
+                "one of the properties `circle`, `square` is required",
+            ),
+            (json!({}), "one of the properties `circle`, `square` is required"),
+        ] {
+            assert_eq!(reason(schema.clone(), &value), said);
+        }
+    }
+
+    #[test]
+    fn tags_have_several_values_and_branches_other_types() {
+        let branch = |kinds: Value, more: &str| {
+            json!({
+                "type": "object",
+                "properties": {"kind": {"enum": kinds}, more: {"enum": [1, 2]}},
+                "required": ["kind", more],
+            })
+        };
+        let branches = [
+            json!({"const": "none"}),
+            branch(json!(["a"]), "x"),
+            branch(json!(["b", "c"]), "y"),
+        ];
+        let schema = json!({ "anyOf": branches });
+        for (value, said) in [
+            (
+                json!({"kind": "d", "x": 1}),
+                r#"`kind` "d" is none of "a", "b", "c""#,
+            ),
+            (
+                json!({"kind": "c", "y": 3}),
+                r#"as `kind` "c": at /y: 3 is none of 1, 2"#,
+            ),
+        ] {
+            assert_eq!(reason(schema.clone(), &value), said);
         }
     }
 

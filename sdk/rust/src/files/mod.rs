@@ -146,6 +146,33 @@ fn is_escaped(name: &str) -> bool {
     codes.any(|rest| rest.get(..2).is_some_and(is_byte))
 }
 
+/// Checks a path that is to be created: it must not be the one by which an entry is shown whose name is not UTF-8. A second entry of
+/// that name would be taken for it.
+///
+/// # Errors
+/// A message for the model that names the entry.
+pub fn must_be_creatable(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    match invalid_part(path) {
+        Some(_) => Err(ToolError::failed(near::missing(path))),
+        None => Ok(()),
+    }
+}
+
+/// The part of a path, from its beginning, that does not exist and by which an entry is shown whose name is not UTF-8.
+fn invalid_part(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|at| {
+        let Some(name) = at
+            .file_name()
+            .filter(|name| name.to_str().is_some_and(is_escaped))
+        else {
+            return false;
+        };
+        let directory = at.parent().filter(|parent| !parent.as_os_str().is_empty());
+        std::fs::symlink_metadata(at).is_err() && lists_invalid(directory.unwrap_or(Path::new(".")), name)
+    })
+}
+
 /// True if a directory has an entry that is shown by this name and is not UTF-8.
 fn lists_invalid(directory: &Path, shown: &OsStr) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

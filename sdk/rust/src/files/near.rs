@@ -14,14 +14,11 @@ pub(super) const MAX_LOOKED_AT: usize = 2000;
 /// Message that a path does not exist, with similar names.
 pub(crate) fn missing(path: &Path) -> String {
     let shown = show::quoted(path);
-    if let Some(name) = path.file_name() {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        if super::lists_invalid(directory.unwrap_or(Path::new(".")), name) {
-            return format!(
-                "{shown} cannot be opened: its name is not UTF-8, and each `\\xNN` stands for one of its bytes; the user can \
-                 rename it"
-            );
-        }
+    if let Some(at) = super::invalid_part(path) {
+        return format!(
+            "{} cannot be opened: its name is not UTF-8, and each `\\xNN` stands for one of its bytes; the user can rename it",
+            show::quoted(at)
+        );
     }
     if let Some(meant) = unquoted(path) {
         return format!(

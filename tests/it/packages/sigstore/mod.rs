@@ -3,6 +3,7 @@
 mod bundles;
 pub(super) mod private;
 mod referrers;
+mod statements;
 
 use private::{Signer, Sigstore};
 use serde_json::{Value, json};

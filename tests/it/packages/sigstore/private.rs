@@ -46,6 +46,15 @@ pub(in crate::packages) struct Signer {
     pub(in crate::packages) tree_size: u64,
     pub(in crate::packages) has_sct: bool,
     pub(in crate::packages) usage: ExtendedKeyUsagePurpose,
+    pub(in crate::packages) key_usages: Vec<KeyUsagePurpose>,
+    /// Issuer in the old form of the extension.
+    pub(in crate::packages) old_issuer: Option<String>,
+    /// Changes the statement before it is signed.
+    pub(in crate::packages) rewrite: fn(String) -> String,
+    /// Type of the statement's envelope.
+    pub(in crate::packages) media: String,
+    /// Number of signatures of the statement, all equal.
+    pub(in crate::packages) signatures: usize,
 }
 
 impl Signer {
@@ -58,6 +67,11 @@ impl Signer {
             tree_size: 2,
             has_sct: true,
             usage: ExtendedKeyUsagePurpose::CodeSigning,
+            key_usages: vec![KeyUsagePurpose::DigitalSignature],
+            old_issuer: None,
+            rewrite: |statement| statement,
+            media: "application/vnd.in-toto+json".into(),
+            signatures: 1,
         }
     }
 
@@ -177,11 +191,12 @@ impl Sigstore {
         params.not_before = date_time_ymd(2025, 1, 10);
         params.not_after = params.not_before + std::time::Duration::from_secs(600);
         params.subject_alt_names = vec![signer.name.clone()];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.key_usages = signer.key_usages.clone();
         params.extended_key_usages = vec![signer.usage.clone()];
+        let old_issuer = signer.old_issuer.as_ref().unwrap_or(&signer.issuer);
         let issuer = der(0x0c, signer.issuer.as_bytes());
         params.custom_extensions = vec![
-            CustomExtension::from_oid_content(&OLD_ISSUER_OID, signer.issuer.clone().into_bytes()),
+            CustomExtension::from_oid_content(&OLD_ISSUER_OID, old_issuer.clone().into_bytes()),
             CustomExtension::from_oid_content(&ISSUER_OID, issuer),
         ];
         let sign =
@@ -253,23 +268,23 @@ impl Sigstore {
                     "predicateType": predicate,
                     "predicate": {},
                 });
-                let (statement, media) = (statement.to_string(), "application/vnd.in-toto+json");
+                let (statement, media) = ((signer.rewrite)(statement.to_string()), &signer.media);
                 let encoded = format!("DSSEv1 {} {media} {} {statement}", media.len(), statement.len());
                 let signature = sign(encoded.as_bytes());
                 let content = json!({
                     "payload": base64(statement.as_bytes()),
                     "payloadType": media,
-                    "signatures": [{ "sig": base64(&signature) }],
+                    "signatures": vec![json!({ "sig": base64(&signature) }); signer.signatures],
                 });
                 let hash =
                     |text: &str| json!({ "algorithm": "sha256", "value": hex(&sha256(&[text.as_bytes()])) });
                 let entry = json!({
                     "envelopeHash": hash(&content.to_string()),
                     "payloadHash": hash(&statement),
-                    "signatures": [{
+                    "signatures": vec![json!({
                         "signature": base64(&signature),
                         "verifier": base64(pem(&certificate).as_bytes()),
-                    }],
+                    }); signer.signatures],
                 });
                 (content, "dsseEnvelope", entry, "dsse")
             }

@@ -7,6 +7,10 @@ use sigstore_verify::{
     CertificateError, Error, IdentityMatcher, SubjectAltName, VerificationPolicy, Verifier,
 };
 
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+use x509_cert::ext::pkix::KeyUsage;
+
 use super::provider::with_message;
 use crate::packages::publisher::Identity;
 
@@ -20,6 +24,12 @@ const MAX_LOG_ENTRIES: usize = 8;
 const PREDICATES: [&str; 2] = [
     "https://sigstore.dev/cosign/sign/v1",
     "https://slsa.dev/provenance/v1",
+];
+
+/// Types of statements of in-toto.
+const STATEMENTS: [&str; 2] = [
+    "https://in-toto.io/Statement/v0.1",
+    "https://in-toto.io/Statement/v1",
 ];
 
 /// Certificate authorities and logs that are trusted.
@@ -59,6 +69,7 @@ impl Root {
             .context("its bundle is not as expected")?;
         check_log_entries(&bundle)?;
         check_statement(&bundle)?;
+        check_key_usage(&bundle)?;
         let name = identity.identity().to_owned();
         let matcher = match identity.is_uri() {
             true => IdentityMatcher::Uri(name),
@@ -111,12 +122,34 @@ fn check_statement(bundle: &Bundle) -> anyhow::Result<()> {
     let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes())
         .map_err(|error| shown(&error))
         .context("the statement of its bundle is not as expected")?;
+    ensure!(
+        STATEMENTS.contains(&statement.type_.as_str()),
+        "the statement of its bundle is of an unknown type: `{}`",
+        cut(&statement.type_)
+    );
     if !PREDICATES.contains(&statement.predicate_type.as_str()) {
         bail!(
             "its bundle is not a signature but a statement about it, of the type `{}`",
             cut(&statement.predicate_type)
         );
     }
+    Ok(())
+}
+
+/// Requires that the key of the certificate is for signatures (RFC 5280, section 4.2.1.3), as every certificate for signers says.
+fn check_key_usage(bundle: &Bundle) -> anyhow::Result<()> {
+    let Some(certificate) = bundle.signing_certificate() else {
+        // The crate refuses it.
+        return Ok(());
+    };
+    let usage = Certificate::from_der(certificate.as_bytes())
+        .and_then(|certificate| certificate.tbs_certificate.get::<KeyUsage>())
+        .map_err(|error| shown(&error))
+        .context("its bundle is not as expected")?;
+    ensure!(
+        usage.is_some_and(|(_, usage)| usage.digital_signature()),
+        "the key in the certificate of its bundle is not for signatures"
+    );
     Ok(())
 }
 

@@ -73,6 +73,25 @@ fn leading_out(top: &Path) -> BTreeMap<PathBuf, PathBuf> {
     found
 }
 
+/// Returns every entry beside the granted directory and the overlay, with the content of files.
+fn contents(tree: &Tree) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![tree.dir.path().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path == tree.inside || path == tree.dir.path().join("overlay") {
+                continue;
+            }
+            if path.is_dir() {
+                directories.push(path.clone());
+            }
+            found.insert(path.clone(), fs::read(path).ok());
+        }
+    }
+    found
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Rename(String, String),
@@ -160,6 +179,33 @@ proptest! {
         commit(&tree.inside, &overlay, OnConflict::Refuse, &CommitOptions::default()).unwrap();
         for (path, target) in leading_out(&tree.inside) {
             prop_assert_eq!(before.get(&path), Some(&target), "{:?}", path);
+        }
+    }
+
+    #[test]
+    fn no_order_of_partial_commits_makes_a_link_lead_out(
+        steps in steps(),
+        only in prop::collection::vec(prop::collection::btree_set(path().prop_map(PathBuf::from), 1..4), 1..4),
+        more in steps(),
+    ) {
+        let tree = tree();
+        let before = leading_out(&tree.inside);
+        let outside = contents(&tree);
+        let overlay = tree.dir.path().join("overlay");
+        for (round, only) in only.into_iter().enumerate() {
+            runtime().block_on(async {
+                let mut guest = Guest::layered(&tree.inside, &overlay, "write", &Limits::default());
+                for step in if round == 1 { &more } else { &steps } {
+                    take(&mut guest, step).await;
+                }
+            });
+            let options = CommitOptions { only: Some(only.clone()), ..CommitOptions::default() };
+            // What is refused stays in the overlay.
+            let _ = commit(&tree.inside, &overlay, OnConflict::Overwrite, &options);
+            for (path, target) in leading_out(&tree.inside) {
+                prop_assert_eq!(before.get(&path), Some(&target), "{:?} after {:?}", path, only);
+            }
+            prop_assert_eq!(&contents(&tree), &outside, "{:?}", only);
         }
     }
 }
