@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
+use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, ORIGIN};
 use hyper::{HeaderMap, Uri};
 
 /// Ways in which a server over HTTP is reached, beside its address and `localhost`.
@@ -62,12 +62,24 @@ fn is_own_origin(origin: &str, address: SocketAddr, reached: &Reached) -> bool {
     host.is_some_and(|(_, host)| is_own(host, address, reached))
 }
 
-/// True if the body is JSON by its type. A page of another origin cannot send it without asking first.
-pub fn is_json(headers: &HeaderMap) -> bool {
-    only(headers, CONTENT_TYPE.as_str()).is_some_and(|value| {
+/// Checks that the body is JSON by its type, which a page of another origin cannot send without asking first, and that it is not
+/// compressed.
+///
+/// # Errors
+/// The reason of the status 415.
+pub fn check_json(headers: &HeaderMap) -> Result<(), &'static str> {
+    let is_json = only(headers, CONTENT_TYPE.as_str()).is_some_and(|value| {
         let essence = value.split(';').next().unwrap_or_default();
         essence.trim().eq_ignore_ascii_case("application/json")
-    })
+    });
+    if !is_json {
+        return Err("the content type is `application/json`");
+    }
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    match encodings.all(|encoding| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        true => Ok(()),
+        false => Err("the body has no content encoding, such as gzip"),
+    }
 }
 
 /// Types of answers that a client takes.
@@ -223,11 +235,26 @@ mod tests {
             );
         }
         assert!(takes(&HeaderMap::new()).json);
-        assert!(is_json(&headers(&[(
-            "content-type",
-            "Application/JSON; charset=utf-8"
-        )])));
-        assert!(!is_json(&headers(&[("content-type", "text/plain")])));
-        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn bodies_are_json_without_an_encoding() {
+        let json = ("content-type", "Application/JSON; charset=utf-8");
+        for all in [&[json][..], &[json, ("content-encoding", "Identity")]] {
+            assert_eq!(check_json(&headers(all)), Ok(()), "{all:?}");
+        }
+        for (all, part) in [
+            (&[][..], "content type"),
+            (&[("content-type", "text/plain")], "content type"),
+            (&[json, json], "content type"),
+            (&[json, ("content-encoding", "gzip")], "content encoding"),
+            (
+                &[json, ("content-encoding", "identity"), ("content-encoding", "br")],
+                "content encoding",
+            ),
+        ] {
+            let refused = check_json(&headers(all)).unwrap_err();
+            assert!(refused.contains(part), "{all:?}: {refused}");
+        }
     }
 }

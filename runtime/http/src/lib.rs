@@ -19,7 +19,7 @@ mod request_body;
 mod stall;
 
 pub use credential::{MIN_TOKEN_BYTES, Token, WeakToken};
-pub use headers::{Reached, Takes, is_for, is_json, only, takes};
+pub use headers::{Reached, Takes, check_json, is_for, only, takes};
 pub use listener::{
     BoxBody, BoxFuture, DRAIN_TIME, HEADER_TIME, MAX_HEADER_BYTES, MAX_HEADERS, Origin, Service, serve,
     serve_connection,

@@ -36,6 +36,9 @@ pub const HEADER_TIME: Duration = Duration::from_secs(30);
 /// Maximum time for requests to be answered once the server stops; then they are cancelled.
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
 
+/// Maximum time until the answers to cancelled requests are sent.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
 /// Maximum time until a connection that makes room has ended.
 const EVICTION_TIME: Duration = Duration::from_secs(1);
 
@@ -78,7 +81,8 @@ pub trait Service: Send + Sync + 'static {
     /// Ends streams that would not end by themselves. Called when the server stops.
     fn end_streams(&self);
 
-    /// Cancels the requests in progress. Called if they do not end within [`DRAIN_TIME`].
+    /// Cancels the requests in progress. Called if they do not end within [`DRAIN_TIME`]; their answers are sent within
+    /// a second.
     fn cancel(&self);
 
     /// Waits until what the requests began has ended, for a bounded time.
@@ -146,13 +150,20 @@ pub async fn serve(
     }
     drop(listener);
     service.end_streams();
-    let all = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN_TIME, all).await.is_err() {
+    if !ended_within(DRAIN_TIME, &mut connections).await {
         service.cancel();
+        // What is cancelled is still answered.
+        ended_within(ANSWER_TIME, &mut connections).await;
         connections.shutdown().await;
     }
     service.ended().await;
     Ok(())
+}
+
+/// True if all connections end within a time.
+async fn ended_within(time: Duration, connections: &mut JoinSet<()>) -> bool {
+    let all = async { while connections.join_next().await.is_some() {} };
+    tokio::time::timeout(time, all).await.is_ok()
 }
 
 /// Serves a connection to `address` until the client closes it, or its request is answered after `stop`.

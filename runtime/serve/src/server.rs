@@ -181,13 +181,14 @@ impl Server {
             self.note(Some(&caller.owner), Decision::Limit, false, &failure.message);
         })?;
         let takes_body = matches!(*request.method(), Method::POST | Method::PATCH | Method::PUT);
-        if takes_body && !toolcell_http::is_json(request.headers()) {
-            let message = "the content type is `application/json`";
-            return Err(Failure::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported_media_type",
-                message,
-            ));
+        if takes_body {
+            toolcell_http::check_json(request.headers()).map_err(|message| {
+                Failure::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "unsupported_media_type",
+                    message,
+                )
+            })?;
         }
         let (parts, body) = request.into_parts();
         let (body, held) = match takes_body {

@@ -290,10 +290,8 @@ impl Endpoint {
     ) -> Result<Response<Answer>, Refused> {
         let places = self.places(client)?;
         let (parts, body) = request.into_parts();
-        if !toolcell_http::is_json(&parts.headers) {
-            let reason = "the content type is `application/json`";
-            return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
-        }
+        toolcell_http::check_json(&parts.headers)
+            .map_err(|reason| Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason))?;
         let mut takes = toolcell_http::takes(&parts.headers);
         takes.events &= plain.is_none();
         if !takes.json && !takes.events {

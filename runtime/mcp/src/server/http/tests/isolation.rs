@@ -250,7 +250,8 @@ async fn requests_are_answered_after_the_stop_for_a_time() {
     let mut all = vec![("host", own.as_str()), DEFAULTS[1], DEFAULTS[2]];
     all.extend(headers.iter().map(|(name, value)| (*name, value.as_str())));
     let stream = TcpStream::connect(address).await.unwrap();
-    let sent = exchange(stream, "POST", "/mcp", &all, body.to_string().into_bytes());
+    let sent =
+        async { read(exchange(stream, "POST", "/mcp", &all, body.to_string().into_bytes()).await).await };
     let ends = async {
         while host.server.0.metrics.render(0).contains("toolcell_cells 0") {
             tokio::task::yield_now().await;
@@ -261,11 +262,9 @@ async fn requests_are_answered_after_the_stop_for_a_time() {
         assert!(begun.elapsed() >= DRAIN_TIME);
         assert_eq!(host.seen.finished()[0].1.error, Some(ToolError::Cancelled));
     };
-    tokio::select! {
-        biased;
-        () = ends => {}
-        _ = async { let _ = sent.await; std::future::pending::<()>().await } => {}
-    }
+    let (answer, ()) = tokio::join!(sent, ends);
+    // The client is told.
+    assert_eq!(answer.json()["result"]["isError"], true);
 }
 
 #[tokio::test]
