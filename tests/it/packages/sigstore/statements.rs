@@ -101,11 +101,14 @@ fn other() -> Value {
     json!({ "name": "other", "digest": { "sha256": OTHER } })
 }
 
+/// Change of a signed statement.
+type Rewrite = fn(String) -> String;
+
 #[test]
 fn statement_is_about_the_component_and_of_one_meaning() {
     let (sigstore, user) = sigstore_and_user();
     let bytes = component("First.");
-    let states = |rewrite: fn(String) -> String| {
+    let states = |rewrite: Rewrite| {
         let signer = Signer {
             statement: Some(COSIGN.into()),
             rewrite,
@@ -114,7 +117,7 @@ fn statement_is_about_the_component_and_of_one_meaning() {
         give(&user, &bytes, &sigstore.sign(&bytes, &signer));
         add(&user)
     };
-    let wrong: [(fn(String) -> String, &str); 13] = [
+    let wrong: [(Rewrite, &str); 13] = [
         (|text| with(&text, "subject", |_| json!([])), "no subjects"),
         (|text| with(&text, "subject", |_| Value::Null), "not as expected"),
         (
@@ -154,7 +157,7 @@ fn statement_is_about_the_component_and_of_one_meaning() {
         refused(&user, states(rewrite), said);
     }
     // A statement can be about several things.
-    let right: [fn(String) -> String; 3] = [
+    let right: [Rewrite; 3] = [
         |text| with(&text, "subject", |right| json!([other(), right[0]])),
         |text| with(&text, "subject", |right| json!([right[0], other()])),
         |text| with(&text, "_type", |_| json!("https://in-toto.io/Statement/v0.1")),
