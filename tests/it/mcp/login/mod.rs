@@ -323,7 +323,9 @@ fn server_without_a_login_is_told_so() {
     let user = User::new();
     configure(&user, &site, "");
     let seen = user.run(&["mcp", "login", "srv"]).ended(3);
-    assert!(seen.stderr.contains("it asks for no login"), "{}", seen.stderr);
+    for part in ["it asks for no login", "[mcp.srv.oauth] issuer = \"URL\""] {
+        assert!(seen.stderr.contains(part), "{}", seen.stderr);
+    }
     user.configure(&format!(
         "[mcp.srv]\nurl = \"{}/mcp\"\nheaders = {{ Authorization = \"x\" }}\n[mcp.prog]\ncommand = \"x\"\n",
         site.origin

@@ -120,7 +120,11 @@ impl Login {
                 Some(reason) => fail().why(reason).hints(hint(server)),
                 None => fail()
                     .why("it asks for no login: it has no metadata of OAuth")
-                    .hint(text!("to see its tools: toolcell mcp test {}", self.server)),
+                    .hint(text!("to see its tools: toolcell mcp test {}", self.server))
+                    .hint(text!(
+                        "if it needs a login all the same, name its authorization server: [mcp.{}.oauth] issuer = \"URL\"",
+                        self.server
+                    )),
             })?;
             self.show(&login, url, environment, console)?;
             let tokens = {
