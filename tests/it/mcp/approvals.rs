@@ -8,14 +8,20 @@ use crate::support::cli_user::User;
 /// Configuration in which each call of `text` needs approval.
 const ASKS: &str = "[approval]\nrules = [{ tool = \"text_*\", verdict = \"ask\" }]\n";
 
-#[test]
-fn client_that_can_ask_decides_about_each_call() {
-    let user = User::new();
+/// Starts a session of a client that can ask its user.
+fn able_client(user: &User) -> Client {
     user.configure(ASKS);
-    let mut client = Client::start(&user, &["--tool", "text"]);
+    let mut client = Client::start(user, &["--tool", "text"]);
     let mut able = initialize("2025-11-25");
     able["capabilities"] = json!({"elicitation": {}});
     client.ask(0, "initialize", able);
+    client
+}
+
+#[test]
+fn client_that_can_ask_decides_about_each_call() {
+    let user = User::new();
+    let mut client = able_client(&user);
     for (id, answer, is_error) in [
         (
             1,
@@ -88,11 +94,7 @@ fn repeated_call_with_its_answer_runs_once() {
 #[test]
 fn call_that_is_too_long_for_a_question_is_refused_for_that() {
     let user = User::new();
-    user.configure(ASKS);
-    let mut client = Client::start(&user, &["--tool", "text"]);
-    let mut able = initialize("2025-11-25");
-    able["capabilities"] = json!({"elicitation": {}});
-    client.ask(0, "initialize", able);
+    let mut client = able_client(&user);
     let refused = client.call(1, "text_count", json!({"text": "x".repeat(30_000)}));
     assert_eq!(refused["isError"], true);
     assert!(

@@ -209,7 +209,7 @@ fn configuration_that_a_variable_names_is_in_the_entry() {
 }
 
 #[test]
-fn files_of_the_directory_that_the_client_does_not_have_are_told() {
+fn install_warns_about_files_of_the_working_directory() {
     let user = User::new();
     let install = ["mcp", "install", "cursor", "--dry-run", "--", "--tool", "text"];
     let told = user.run(&install).ended(0).stderr;

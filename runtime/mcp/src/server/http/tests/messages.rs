@@ -163,7 +163,7 @@ async fn every_request_of_a_session_states_its_version_or_none() {
 }
 
 #[tokio::test]
-async fn unknown_version_in_the_header_is_told_with_those_that_are_spoken() {
+async fn unknown_version_in_the_header_is_answered_with_the_supported_ones() {
     let host = Host::start();
     for message in [request(7, "tools/list", json!({})), initialize("2025-11-25")] {
         let refused = host
