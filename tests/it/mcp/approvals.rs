@@ -9,7 +9,7 @@ use crate::support::cli_user::User;
 const ASKS: &str = "[approval]\nrules = [{ tool = \"text_*\", verdict = \"ask\" }]\n";
 
 /// Starts a session of a client that can ask its user.
-fn able_client(user: &User) -> Client {
+fn able_client(user: &User) -> Client<'_> {
     user.configure(ASKS);
     let mut client = Client::start(user, &["--tool", "text"]);
     let mut able = initialize("2025-11-25");
