@@ -4,8 +4,8 @@
 //! foreign text: line ends and control characters in them are made visible, and an error is shown like every other.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 
-use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::commands::Cli;
@@ -17,7 +17,8 @@ use crate::ui::terminal::{inert_line, text};
 /// # Errors
 /// Returns an error if they are invalid. `--help` and `--version` end the process.
 pub(crate) fn parse() -> Result<Cli, Failure> {
-    Cli::try_parse().map_err(|error| match is_answer(&error) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    Cli::read(&arguments).map_err(|error| match is_answer(&error) {
         true => error.exit(),
         false => invalid(error),
     })
@@ -96,7 +97,8 @@ mod tests {
     use super::*;
 
     fn failure(arguments: &[&str]) -> String {
-        let object = invalid(Cli::try_parse_from(arguments).unwrap_err()).to_json();
+        let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
+        let object = invalid(Cli::read(&arguments).unwrap_err()).to_json();
         serde_json::to_string_pretty(&object).unwrap()
     }
 

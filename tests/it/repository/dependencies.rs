@@ -1,7 +1,8 @@
-//! Dependencies of the binary: licences, and minimum versions with known fixes.
+//! Dependencies of the binary: licences, minimum versions with known fixes, and features with which each is compiled.
 //!
 //! `cargo deny check` does the same with current advisories; this test needs no database and runs everywhere.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use semver::Version;
@@ -65,13 +66,18 @@ fn locked() -> Vec<(String, Version)> {
 /// Returns the manifests of all dependencies, for the features and platform of this build: their crates have been
 /// downloaded, others possibly not.
 pub(super) fn metadata() -> Value {
+    let printed = cargo(&["metadata", "--format-version=1"], "--filter-platform");
+    serde_json::from_str(&printed).expect("cargo prints JSON")
+}
+
+/// Runs cargo for the features and the platform of this build, which has an option of the given name.
+fn cargo(arguments: &[&str], platform: &str) -> String {
     let host = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let host = String::from_utf8(host.stdout).expect("UTF-8");
     let host = host
         .lines()
         .find_map(|l| l.strip_prefix("host: "))
-        .expect("a host")
-        .to_owned();
+        .expect("a host");
     let mut features = Vec::new();
     if cfg!(feature = "otel") {
         features.push("--features=toolcell/otel");
@@ -83,8 +89,8 @@ pub(super) fn metadata() -> Value {
         features.push("--features=toolcell/sigstore");
     }
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--locked", "--offline", "--format-version", "1"])
-        .args(["--filter-platform", &host])
+        .args(arguments)
+        .args(["--locked", "--offline", platform, host])
         .args(features)
         .current_dir(root())
         .output()
@@ -94,7 +100,39 @@ pub(super) fn metadata() -> Value {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Returns each crate with the features it is compiled with, for edges of the dependency graph as `cargo tree` names them.
+fn compiled(edges: &str) -> BTreeSet<String> {
+    let format = ["tree", "--workspace", "--prefix=none", "--format={p} [{f}]"];
+    let printed = cargo(&[format.as_slice(), &["--edges", edges]].concat(), "--target");
+    (printed.lines())
+        .map(|line| line.trim_end_matches(" (*)").to_owned())
+        .collect()
+}
+
+#[test]
+fn tests_and_examples_compile_no_dependency_of_the_program_again() {
+    let program = compiled("no-dev");
+    let tests = compiled("normal,build,dev");
+    let again: Vec<&String> = program.difference(&tests).collect();
+    assert!(
+        again.is_empty(),
+        "compiled with other features for tests; see the dependencies of runtime/cli: {again:#?}"
+    );
+    assert!(program.len() > 300, "{program:?}");
+}
+
+#[test]
+fn crates_that_take_long_are_compiled_once() {
+    for name in ["cranelift-codegen", "wasmparser", "wasmtime", "wasmtime-environ"] {
+        let compiled = compiled("no-dev");
+        let of_name: Vec<&String> = (compiled.iter())
+            .filter(|line| line.starts_with(&format!("{name} v")))
+            .collect();
+        assert_eq!(of_name.len(), 1, "{of_name:#?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! The repository itself: packages, documents, contract and prebuilt tools.
+//! The repository itself: packages, documents, interfaces of WASI and prebuilt tools.
 
-mod contract;
 mod dependencies;
 mod guide;
 mod limits_page;
@@ -8,4 +7,5 @@ mod prebuilt;
 mod promises;
 mod readme;
 mod settings_page;
+mod wasi_interfaces;
 pub(crate) mod workspace;

@@ -3,9 +3,9 @@
 //! A block ```` ```sh ```` is run by one bash from top to bottom, so that `cd` and `export` persist; ```` ```sh fails
 //! ```` must end with a status other than 0. A block ```` ```text ```` directly after it is its expected output: each
 //! line must occur, in order, and `…` matches anything. Four things are replaced, because they are already part of this
-//! test: `cargo run --release --` is the built binary, `cargo build --release` does nothing, `cargo test` is recorded,
-//! and the example is the one compiled into this test. The model is a server on loopback that responds as a provider
-//! does. A block ```` ```rust ```` is that example, byte for byte.
+//! test: `cargo run --` is the built binary, `cargo build --bin toolcell` does nothing, `cargo test` is recorded, and the
+//! example is the one compiled into this test. The model is a server on loopback that responds as a provider does. A
+//! block ```` ```rust ```` is that example, byte for byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -120,10 +120,10 @@ fn shim(folder: &Path, real_cargo: &str) {
     let script = format!(
         r#"#!/bin/sh
 case "$*" in
-  "run --release --example embed") export {RUN_EXAMPLE}=1
+  "run --example embed") export {RUN_EXAMPLE}=1
     exec '{}' --exact repository::readme::readme_example_runs --nocapture ;;
-  "run --release -- "*) shift 3; exec toolcell "$@" ;;
-  "build --release") exit 0 ;;
+  "run -- "*) shift 2; exec toolcell "$@" ;;
+  "build --bin toolcell") exit 0 ;;
   "test") echo "cargo test" ; exit 0 ;;
 esac
 exec '{real_cargo}' "$@"
@@ -167,7 +167,7 @@ fn readme_program_is_the_example_of_at_most_30_lines() {
         !rest.contains("```rust"),
         "every program of the README is one that runs"
     );
-    assert!(readme.contains("\ncargo run --release --example embed\n"));
+    assert!(readme.contains("\ncargo run --example embed\n"));
 }
 
 #[test]

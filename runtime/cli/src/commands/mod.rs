@@ -23,10 +23,11 @@ mod serve;
 mod session;
 mod tool;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
 use crate::config::{Overrides, layers};
@@ -56,12 +57,19 @@ and can access only what --grant or the configuration allows.";
 )]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::TABLE))]
 pub(crate) struct Cli {
-    /// Read this file instead of your own configuration.
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    global: Global,
 
     #[command(subcommand)]
     command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+struct Global {
+    /// Read this file instead of your own configuration.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    config: Option<PathBuf>,
 }
 
 /// Subcommands; each has a file under `commands/`.
@@ -112,6 +120,58 @@ enum Command {
     Help(help::Help),
 }
 
+/// Adds the arguments or subcommands of a command.
+type Describe = fn(clap::Command) -> clap::Command;
+
+/// The variants of [`Command`], to parse one of them alone.
+const COMMANDS: [(&str, Describe); 21] = [
+    ("run", run::Run::augment_args),
+    ("chat", chat::Chat::augment_args),
+    ("call", call::Call::augment_args),
+    ("session", session::Session::augment_subcommands),
+    ("tool", tool::Tool::augment_subcommands),
+    ("scratch", scratch::Scratch::augment_subcommands),
+    ("approval", approval::Approval::augment_subcommands),
+    ("instructions", instructions::Instructions::augment_subcommands),
+    ("bucket", bucket::Bucket::augment_subcommands),
+    ("mcp", mcp::Mcp::augment_subcommands),
+    ("serve", serve::Serve::augment_args),
+    ("secret", secret::Secret::augment_subcommands),
+    ("policy", policy::Policy::augment_subcommands),
+    ("key", key::Key::augment_subcommands),
+    ("models", models::Models::augment_args),
+    ("model", local_models::LocalModel::augment_subcommands),
+    ("lock", lock::Lock::augment_args),
+    ("config", config::Config::augment_subcommands),
+    ("doctor", doctor::Doctor::augment_args),
+    ("completions", completions::Completions::augment_args),
+    ("help", help::Help::augment_args),
+];
+
+impl Cli {
+    /// Parses arguments, of which the first is the name of the program.
+    ///
+    /// To describe all commands to the parser takes a millisecond at each start. A parser of one command accepts only what the
+    /// parser of all of them accepts, with the same meaning; whatever else is given is left to the latter.
+    pub(crate) fn read(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let mut names = arguments.iter().skip(1);
+        if let Some(one) = names.find_map(|name| Self::of_one(name.to_str()?))
+            && let Ok(mut matches) = one.try_get_matches_from(arguments)
+            && let Ok(cli) = Self::from_arg_matches_mut(&mut matches)
+        {
+            return Ok(cli);
+        }
+        Self::try_parse_from(arguments)
+    }
+
+    /// Returns the parser of one command, or `None` if there is no command of that name.
+    fn of_one(name: &str) -> Option<clap::Command> {
+        let (name, describe) = COMMANDS.iter().find(|(known, _)| *known == name)?;
+        let one = Global::augment_args(clap::Command::new("toolcell").disable_help_subcommand(true));
+        Some(one.subcommand(describe(clap::Command::new(*name))))
+    }
+}
+
 /// Runs the parsed command line and reports its failure.
 pub(crate) fn execute(parsed: Result<Cli, Failure>, environment: &Environment) -> ExitCode {
     let console = Console::new(environment);
@@ -144,7 +204,7 @@ async fn dispatch(cli: Cli, environment: &Environment, console: &Console) -> Res
 
 async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
     let mut environment = environment.clone();
-    environment.named_config = (cli.config.as_ref())
+    environment.named_config = (cli.global.config.as_ref())
         .map(|path| environment.cwd.join(path))
         .or_else(|| {
             let path = environment.var("TOOLCELL_CONFIG")?;
@@ -158,7 +218,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         }
     }
     let overrides = Overrides {
-        config: cli.config,
+        config: cli.global.config,
         ..Overrides::default()
     };
     match cli.command {
@@ -185,5 +245,72 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
             Box::pin(command.run(Cli::command(), overrides, environment, console)).await
         }
         Command::Help(command) => command.run(Cli::command(), environment),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    /// Returns every argument and subcommand with how it is parsed.
+    fn described(command: &clap::Command) -> Vec<String> {
+        let arguments = command.get_arguments().map(|argument| format!("{argument:?}"));
+        let nested = command.get_subcommands().flat_map(|nested| {
+            let name = nested.get_name().to_owned();
+            described(nested)
+                .into_iter()
+                .map(move |line| format!("{name} {line}"))
+        });
+        arguments.chain(nested).collect()
+    }
+
+    #[test]
+    fn parser_of_one_command_is_that_of_all() {
+        let mut all = Cli::command();
+        all.build();
+        let names: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(names, COMMANDS.map(|(name, _)| name));
+        for name in names {
+            let mut one = Cli::of_one(name).unwrap();
+            one.build();
+            let one = described(one.find_subcommand(name).unwrap());
+            assert_eq!(one, described(all.find_subcommand(name).unwrap()), "{name}");
+            assert!(!one.is_empty(), "{name}");
+        }
+        assert!(Cli::of_one("cal").is_none());
+    }
+
+    #[test]
+    fn command_is_parsed_wherever_its_name_stands() {
+        for line in [
+            "toolcell session list",
+            "toolcell --config run session list",
+            "toolcell session --config run list",
+            "toolcell session list --config=run",
+        ] {
+            let cli = Cli::read(&words(line)).unwrap();
+            assert!(matches!(cli.command, Command::Session(_)), "{line}");
+            let is_named = line.contains("--config");
+            assert_eq!(
+                cli.global.config,
+                is_named.then(|| PathBuf::from("run")),
+                "{line}"
+            );
+        }
+        for line in [
+            "toolcell",
+            "toolcell --config run",
+            "toolcell session",
+            "toolcell session run",
+            "toolcell --receipt call x",
+        ] {
+            let shown = Cli::read(&words(line)).unwrap_err().to_string();
+            let by_all = Cli::try_parse_from(words(line)).unwrap_err().to_string();
+            assert_eq!(shown, by_all, "{line}");
+        }
     }
 }
