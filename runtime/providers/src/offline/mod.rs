@@ -142,6 +142,10 @@ fn prompt_of(message: &Message) -> (String, Vec<String>) {
     let (mut asked, mut attached) = (Vec::new(), Vec::new());
     for part in content {
         let Content::Text { text } = part else { continue };
+        // What hooks add is not what the user asks for.
+        if text.starts_with("<context>\n") {
+            continue;
+        }
         match text.split_once(":\n\n") {
             Some((title, text)) if title.starts_with("Attached file ") && !title.contains('\n') => {
                 attached.push(text.to_owned());

@@ -65,6 +65,17 @@ async fn attached_text_is_the_text_of_the_request() {
 }
 
 #[tokio::test]
+async fn context_that_hooks_add_is_not_the_request() {
+    let message = Message::User {
+        content: vec![
+            Content::text("<context>\nThe file notes.txt is old.\n</context>\n"),
+            Content::text("How many words has \"a b c\"?"),
+        ],
+    };
+    assert_eq!(next(asks(vec![message])).await, r#"text_count {"text":"a b c"}"#);
+}
+
+#[tokio::test]
 async fn request_in_plain_words_finds_its_tool_and_arguments() {
     let mut wrong = String::new();
     for (asked, called) in [
