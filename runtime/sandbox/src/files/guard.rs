@@ -1,17 +1,15 @@
 //! Implementation of `wasi:filesystem` that checks the policy before each operation.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::{Descriptor, File};
-use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
+use wasmtime_wasi::p2::bindings::filesystem::types;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use super::denied::Use;
 use super::dir::{ON_THIS_THREAD, dir_descriptor};
 use super::layered::Need;
-use super::listing::{Listing, is_escaped};
+use super::listing::{Listing, hash_of_name, is_escaped};
 use super::open::{Mode, Opened};
 use super::preopen::Handle;
 use super::quota::{QuotaExceeded, cost};
@@ -19,29 +17,6 @@ use super::rights::Right;
 use super::stream::Reading;
 use super::view::{FilesView, is};
 use types::{DescriptorFlags, ErrorCode, OpenFlags};
-
-impl preopens::Host for FilesView<'_> {
-    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
-        let roots = self.files.roots()?.to_vec();
-        if roots.is_empty() {
-            // The requested file is unknown to the host.
-            self.files.recorder.denial("directories", "/".into(), None);
-        }
-        let mut directories = Vec::with_capacity(roots.len());
-        for (dir, place) in roots {
-            let name = place.path.clone();
-            let handle = Handle {
-                place,
-                writable: false,
-                counted: None,
-            };
-            let fd = self.table.push(Descriptor::Dir(dir))?;
-            self.files.open.insert(fd.rep(), handle);
-            directories.push((fd, name));
-        }
-        Ok(directories)
-    }
-}
 
 impl types::Host for FilesView<'_> {
     fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
@@ -484,39 +459,9 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 }
 
-impl types::HostDirectoryEntryStream for FilesView<'_> {
-    async fn read_directory_entry(
-        &mut self,
-        stream: Resource<types::DirectoryEntryStream>,
-    ) -> FsResult<Option<types::DirectoryEntry>> {
-        self.table.get_mut(&listing(&stream))?.next().await
-    }
-
-    fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
-        self.table.delete(Resource::<Listing>::new_own(stream.rep()))?;
-        Ok(())
-    }
-}
-
-/// Returns the listing of the guest's handle.
-fn listing(stream: &Resource<types::DirectoryEntryStream>) -> Resource<Listing> {
-    Resource::new_borrow(stream.rep())
-}
-
 /// Returns `true` if a path is a single name, as returned by a listing.
 fn is_name(path: &str) -> bool {
     !matches!(path, "" | "." | "..") && !path.contains('/')
-}
-
-/// Replaces the metadata hash of a denied file, or of one whose name is not UTF-8, and reveals no more than its listing. The C library requests the hash of
-/// each entry and ends a listing if it fails, so that one denied name would hide all entries after it.
-fn hash_of_name(name: &str) -> types::MetadataHashValue {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    types::MetadataHashValue {
-        lower: hasher.finish(),
-        upper: 0,
-    }
 }
 
 /// The walk has already followed links; a link found now was created since.

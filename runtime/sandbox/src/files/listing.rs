@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +14,14 @@ use std::sync::Arc;
 use cap_primitives::fs as cap;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
+use wasmtime::component::Resource;
 use wasmtime_wasi::p2::FsResult;
-use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
+use wasmtime_wasi::p2::bindings::filesystem::types::{self, DescriptorType, DirectoryEntry, ErrorCode};
 
 use super::open_files::OpenFile;
 use super::overlay::{Layer, Overlay};
 use super::rights::Place;
+use super::view::FilesView;
 use crate::cell::memory::{MemoryAccount, Reservation};
 
 /// Memory of an open directory in bytes: the entries that the system returns at once, about 25 KiB.
@@ -215,6 +218,36 @@ fn type_of(found: FileType) -> DescriptorType {
         FileType::BlockDevice => DescriptorType::BlockDevice,
         FileType::CharacterDevice => DescriptorType::CharacterDevice,
         _ => DescriptorType::Unknown,
+    }
+}
+
+impl types::HostDirectoryEntryStream for FilesView<'_> {
+    async fn read_directory_entry(
+        &mut self,
+        stream: Resource<types::DirectoryEntryStream>,
+    ) -> FsResult<Option<types::DirectoryEntry>> {
+        self.table.get_mut(&listing(&stream))?.next().await
+    }
+
+    fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
+        self.table.delete(Resource::<Listing>::new_own(stream.rep()))?;
+        Ok(())
+    }
+}
+
+/// Returns the listing of the guest's handle.
+fn listing(stream: &Resource<types::DirectoryEntryStream>) -> Resource<Listing> {
+    Resource::new_borrow(stream.rep())
+}
+
+/// Replaces the metadata hash of a denied file, or of one whose name is not UTF-8, and reveals no more than its listing. The C
+/// library requests the hash of each entry and ends a listing if it fails, so that one denied name would hide all entries after it.
+pub(super) fn hash_of_name(name: &str) -> types::MetadataHashValue {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    types::MetadataHashValue {
+        lower: hasher.finish(),
+        upper: 0,
     }
 }
 

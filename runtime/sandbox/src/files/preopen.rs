@@ -12,7 +12,9 @@ use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::policy::{DirGrant, Limits};
 use toolcell_core::protected::Protection;
 use toolcell_core::{Denials, Grants, Policy};
-use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
+use wasmtime::component::Resource;
+use wasmtime_wasi::filesystem::{Descriptor, Dir, WasiFilesystemCtx};
+use wasmtime_wasi::p2::bindings::filesystem::preopens;
 
 use super::denied::{DeniedBy, DeniedPlaces};
 use super::dir::dir_descriptor;
@@ -20,6 +22,7 @@ use super::open_files::{FilePool, OpenFile, OpenFiles};
 use super::overlay::Overlay;
 use super::quota::Quota;
 use super::rights::{Place, Root};
+use super::view::FilesView;
 use crate::cell::memory::MemoryAccount;
 use crate::cell::receipt::ReceiptRecorder;
 
@@ -148,4 +151,27 @@ fn with_overlays(grants: &Grants) -> Cow<'_, Denials> {
         });
     }
     denials
+}
+
+impl preopens::Host for FilesView<'_> {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+        let roots = self.files.roots()?.to_vec();
+        if roots.is_empty() {
+            // The requested file is unknown to the host.
+            self.files.recorder.denial("directories", "/".into(), None);
+        }
+        let mut directories = Vec::with_capacity(roots.len());
+        for (dir, place) in roots {
+            let name = place.path.clone();
+            let handle = Handle {
+                place,
+                writable: false,
+                counted: None,
+            };
+            let fd = self.table.push(Descriptor::Dir(dir))?;
+            self.files.open.insert(fd.rep(), handle);
+            directories.push((fd, name));
+        }
+        Ok(directories)
+    }
 }

@@ -15,6 +15,7 @@ use toolcell_core::suggest::nearest;
 use wasmtime::component::Val;
 
 use crate::cell::memory::{OutOfMemory, Reservation};
+use crate::typed::number::{float, integer, long, single};
 use crate::typed::wit_type::WitType;
 
 /// Maximum number of names listed in an error.
@@ -55,7 +56,7 @@ pub(crate) enum Part {
 }
 
 impl LowerError {
-    fn invalid(reason: impl Into<String>) -> Self {
+    pub(super) fn invalid(reason: impl Into<String>) -> Self {
         Self::Invalid {
             path: Vec::new(),
             reason: reason.into(),
@@ -412,7 +413,7 @@ fn list(value: &Value) -> Result<&[Value], LowerError> {
     }
 }
 
-fn expected(what: &str, found: &Value) -> LowerError {
+pub(super) fn expected(what: &str, found: &Value) -> LowerError {
     let found = match found {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -422,90 +423,6 @@ fn expected(what: &str, found: &Value) -> LowerError {
         Value::Object(_) => "an object",
     };
     LowerError::invalid(format!("expected {what}, found {found}"))
-}
-
-/// Bounds of an integer type.
-trait Integer: TryFrom<i128> {
-    const BOUNDS: (i128, i128);
-}
-
-macro_rules! integers {
-    ($($ty:ty),*) => { $(impl Integer for $ty {
-        const BOUNDS: (i128, i128) = (<$ty>::MIN as i128, <$ty>::MAX as i128);
-    })* };
-}
-integers!(i8, i16, i32, i64, u8, u16, u32, u64);
-
-fn integer<T: Integer>(value: &Value) -> Result<T, LowerError> {
-    let whole = match value {
-        Value::Number(number) => whole(number),
-        other => return Err(expected("an integer", other)),
-    };
-    within(whole, || value.to_string())
-}
-
-/// Converts a number of 64 bits, also from its digits.
-fn long<T: Integer>(value: &Value) -> Result<T, LowerError> {
-    let Value::String(digits) = value else {
-        return integer(value);
-    };
-    let unsigned = digits.strip_prefix('-').unwrap_or(digits);
-    if unsigned.is_empty() || unsigned.len() > 20 || !unsigned.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(LowerError::invalid(
-            "expected an integer, or its decimal digits as a string",
-        ));
-    }
-    within(digits.parse().ok(), || digits.clone())
-}
-
-fn within<T: Integer>(whole: Option<i128>, shown: impl Fn() -> String) -> Result<T, LowerError> {
-    let (min, max) = T::BOUNDS;
-    whole
-        .and_then(|whole| T::try_from(whole).ok())
-        .ok_or_else(|| LowerError::invalid(format!("{} is no integer between {min} and {max}", shown())))
-}
-
-/// Returns the value of a number without a fraction, such as `3` or `3.0`.
-fn whole(number: &serde_json::Number) -> Option<i128> {
-    if let Some(number) = number.as_i64() {
-        return Some(number.into());
-    }
-    if let Some(number) = number.as_u64() {
-        return Some(number.into());
-    }
-    let float = number.as_f64()?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "it has no fraction, and far fewer than 127 bits"
-    )]
-    let whole = (float.fract() == 0.0 && float.abs() < 1e20).then_some(float as i128);
-    whole
-}
-
-fn float(value: &Value) -> Result<f64, LowerError> {
-    match value {
-        Value::Number(number) => number.as_f64().ok_or_else(|| expected("a number", value)),
-        Value::String(text) => match text.as_str() {
-            "NaN" => Ok(f64::NAN),
-            "Infinity" => Ok(f64::INFINITY),
-            "-Infinity" => Ok(f64::NEG_INFINITY),
-            _ => Err(LowerError::invalid(
-                "expected a number, \"NaN\", \"Infinity\" or \"-Infinity\"",
-            )),
-        },
-        other => Err(expected("a number", other)),
-    }
-}
-
-fn single(value: f64) -> Result<f32, LowerError> {
-    #[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]
-    let single = value as f32;
-    match single.is_infinite() && value.is_finite() {
-        true => Err(LowerError::invalid(format!(
-            "{value} is beyond the range of `f32`"
-        ))),
-        false => Ok(single),
-    }
 }
 
 fn unknown_name<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, kind: &str) -> String {

@@ -9,6 +9,7 @@ mod docs;
 mod lift;
 mod lower;
 mod names;
+mod number;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use anstyle::Style;
 
-use super::block::{Builder, Gap, Kind, OPEN, inert_text};
+use super::block::{Builder, inert_text};
+use super::element::{Gap, Kind, OPEN};
 use crate::ui::terminal::{FAINT, NAME};
 
 /// A code block, or raw HTML.

@@ -5,7 +5,8 @@ use std::ops::Range;
 use anstyle::Style;
 use pulldown_cmark::{CowStr, LinkType};
 
-use super::block::{Builder, Gap};
+use super::block::Builder;
+use super::element::Gap;
 use crate::ui::terminal::FAINT;
 
 /// A link or a picture whose text is being read.

@@ -3,7 +3,7 @@
 //! | concept | module |
 //! |---|---|
 //! | text that arrives in pieces, shown as soon as nothing can change it | [`stream`] |
-//! | blocks and inline markup, as words and lines | [`block`] |
+//! | blocks and inline markup, as words and lines | [`block`], [`element`] |
 //! | delimiters that are not closed yet | [`delimiter`] |
 //! | emphasis and links, code, tables | [`inline`], [`code`], [`table`] |
 //! | rows of a given width: wrapping, indentation | [`rows`] |
@@ -14,6 +14,7 @@
 mod block;
 mod code;
 mod delimiter;
+mod element;
 mod inline;
 mod rows;
 mod stream;

@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use anstyle::Style;
 
-use super::block::{self, Atom, Element, Gap, Kind, inert_text};
+use super::block::{self, inert_text};
+use super::element::{Atom, Element, Gap, Kind};
 use super::rows::{Row, Rows};
 use crate::ui::terminal::Width;
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 use anstyle::Style;
 use pulldown_cmark::Alignment;
 
-use super::block::{Builder, Gap};
+use super::block::Builder;
+use super::element::Gap;
 use super::rows::{Row, Rows, Run};
 use crate::ui::terminal::{FAINT, STRONG};
 
