@@ -57,20 +57,33 @@ pub fn is_unsafe(c: char) -> bool {
 
 /// Returns equivalent JSON without characters that a terminal executes, hides or reorders: they are written as `\uXXXX`.
 pub fn json(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    let mut marks = 0;
-    for c in json.chars() {
-        marks = if is_mark(c) { marks + 1 } else { 0 };
-        // Line ends are indentation: strings contain none.
-        if c != '\n' && (is_unsafe(c) || marks > MAX_MARKS) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(out, "\\u{unit:04x}");
+    JsonEscaper::default().push(json)
+}
+
+/// [`json()`] for text that arrives in pieces.
+#[derive(Debug, Default)]
+pub struct JsonEscaper {
+    /// Number of marks on the last character.
+    marks: usize,
+}
+
+impl JsonEscaper {
+    /// Returns the next piece of the JSON.
+    pub fn push(&mut self, json: &str) -> String {
+        let mut out = String::with_capacity(json.len());
+        for c in json.chars() {
+            self.marks = if is_mark(c) { self.marks + 1 } else { 0 };
+            // Line ends are indentation: strings contain none.
+            if c != '\n' && (is_unsafe(c) || self.marks > MAX_MARKS) {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            } else {
+                out.push(c);
             }
-        } else {
-            out.push(c);
         }
+        out
     }
-    out
 }
 
 #[cfg(test)]
@@ -95,6 +108,9 @@ mod tests {
         for (marks, escapes) in [(MAX_MARKS, 0), (MAX_MARKS + 1, 1)] {
             let text = format!("\"e{}\"", "\u{301}".repeat(marks));
             assert_eq!(json(&text).matches("\\u0301").count(), escapes);
+            let mut escaper = JsonEscaper::default();
+            let pieces: String = text.chars().map(|c| escaper.push(&c.to_string())).collect();
+            assert_eq!(pieces, json(&text));
         }
     }
 

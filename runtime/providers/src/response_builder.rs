@@ -20,6 +20,9 @@ use crate::schema::Strict;
 /// models have about 130,000 tokens, which is less than a megabyte.
 pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
+/// Memory of a JSON value, or of the name of a member, beside its text, in bytes.
+const VALUE: usize = 64;
+
 /// Maximum number of calls in one answer. The largest parallel batches of real models have some dozens.
 const MAX_CALLS: usize = 1024;
 
@@ -185,7 +188,13 @@ impl ResponseBuilder {
         }
         self.bytes += size(&value);
         match self.parts.last_mut() {
-            Some(Part::Reasoning { opaque, .. }) if !self.closed => *opaque = value,
+            Some(Part::Reasoning { opaque, .. }) if !self.closed => {
+                // Some decoders set it again for each delta.
+                if !opaque.is_null() {
+                    self.bytes -= size(opaque);
+                }
+                *opaque = value;
+            }
             _ => self.open(Part::Reasoning {
                 text: String::new(),
                 opaque: value,
@@ -193,7 +202,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// Counts data that a decoder stores until the end of the answer.
+    /// Counts data that a decoder stores until the end of the answer: its memory, in bytes.
     pub(crate) fn keeps(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
@@ -233,6 +242,7 @@ impl ResponseBuilder {
     }
 
     fn open(&mut self, part: Part) {
+        self.bytes += size_of::<Part>();
         self.closed = false;
         self.parts.push(part);
     }
@@ -438,23 +448,54 @@ fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
-/// Total length of the strings in a value, in bytes.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(size).sum(),
-        Value::Object(map) => map.iter().map(|(name, value)| name.len() + size(value)).sum(),
-        _ => 1,
-    }
+/// Memory of a value, in bytes: its strings, and the values themselves, of which a short text can have many.
+pub(crate) fn size(value: &Value) -> usize {
+    VALUE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(size).sum(),
+            Value::Object(map) => map
+                .iter()
+                .map(|(name, value)| VALUE + name.len() + size(value))
+                .sum(),
+            _ => 0,
+        }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::sync::Arc;
 
     fn answer() -> ResponseBuilder {
         ResponseBuilder::to(&Request::default(), "p")
+    }
+
+    #[test]
+    fn values_and_parts_count_with_their_memory() {
+        let mut answer = answer();
+        for value in [json!([0, 0]), json!({"": ""}), json!("text")] {
+            assert!(size(&value) > size_of::<Value>(), "{value}");
+        }
+        answer.keeps(size(&vec![0; MAX_ANSWER_BYTES / VALUE].into()));
+        assert!(answer.check_size().is_err());
+
+        let mut answer = self::answer();
+        for _ in 0..MAX_ANSWER_BYTES / (size_of::<Part>() + VALUE) {
+            answer.text_opaque(Value::Null);
+        }
+        assert!(answer.check_size().is_ok());
+        answer.text_opaque(Value::Null);
+        assert!(answer.check_size().is_err());
+
+        // What replaces something counts once.
+        let mut answer = self::answer();
+        for _ in 0..MAX_ANSWER_BYTES / VALUE {
+            answer.reasoning("x");
+            answer.reasoning_opaque(json!({"ollama": {}}));
+        }
+        assert!(answer.check_size().is_ok());
     }
 
     #[test]

@@ -117,6 +117,32 @@ fn read(mut decoder: impl Decoder, events: &[String]) {
     let _ = decoder.finish(&mut answer);
 }
 
+#[test]
+fn empty_provider_data_is_no_progress() {
+    let chat = |detail: Value| json!({"choices": [{"index": 0, "delta": {"reasoning_details": detail}}]});
+    let gemini =
+        |signature: Value| json!({"candidates": [{"content": {"parts": [{"thoughtSignature": signature}]}}]});
+    for (data, is_progress) in [
+        (chat(json!([{}, null, [], 0])), false),
+        (chat(json!([{"text": "a"}])), true),
+        (gemini(json!("")), false),
+        (gemini(json!(null)), false),
+        (gemini(json!("a")), true),
+    ] {
+        let mut answer = ResponseBuilder::to(&Request::default(), "p");
+        let mut decoder: Box<dyn Decoder> = match data.get("choices") {
+            Some(_) => Box::new(ChatDecoder::new("p")),
+            None => Box::new(GeminiDecoder::new("p")),
+        };
+        let event = Event {
+            name: String::new(),
+            data: data.to_string(),
+        };
+        assert!(decoder.event(event, &mut answer).is_ok(), "{data}");
+        assert_eq!(answer.progress() > 0, is_progress, "{data}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]

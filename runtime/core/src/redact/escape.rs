@@ -10,7 +10,7 @@
 //! | form encoding | `+` for a space |
 
 /// Maximum length of an escape, in bytes.
-pub(super) const MAX_ESCAPE: usize = 24;
+pub(super) const MAX_ESCAPE: usize = 31;
 
 /// Maximum number of times that one escape is itself escaped.
 const MAX_NESTING: usize = 4;
@@ -135,17 +135,24 @@ fn reference(rest: &[u8], each: &mut impl FnMut(Meaning, usize)) {
                 [b'x' | b'X', digits @ ..] => (16, digits),
                 digits => (10, digits),
             };
-            let is_digit = |b: &u8| char::from(*b).is_digit(radix);
-            let length = digits.iter().take(9).take_while(|b| is_digit(b)).count();
-            // The `;` may be missing, and the following text may look like another digit.
-            for length in 1..=length {
-                let code = std::str::from_utf8(&digits[..length])
-                    .ok()
-                    .and_then(|digits| u32::from_str_radix(digits, radix).ok());
-                if let Some(c) = code.and_then(char::from_u32) {
-                    let end = usize::from(digits.get(length) == Some(&b';'));
-                    let before = 1 + skipped + (body.len() - digits.len());
-                    each(Meaning::Char(c), before + length + end);
+            let before = 1 + skipped + (body.len() - digits.len());
+            let most = MAX_ESCAPE.saturating_sub(before + 1);
+            let digits = &digits[..digits.len().min(most + 1)];
+            // The `;` may be missing, and the following text may look like another digit. Any number of zeros may lead.
+            let mut code = 0_u32;
+            for (at, digit) in digits.iter().take(most).enumerate() {
+                let Some(digit) = char::from(*digit).to_digit(radix) else {
+                    break;
+                };
+                code = code.saturating_mul(radix).saturating_add(digit);
+                match char::from_u32(code) {
+                    Some('\0') => {}
+                    Some(c) => {
+                        let end = usize::from(digits.get(at + 1) == Some(&b';'));
+                        each(Meaning::Char(c), before + at + 1 + end);
+                    }
+                    None if code > u32::from(char::MAX) => break,
+                    None => {}
                 }
             }
             return;
@@ -180,8 +187,12 @@ fn backslash(text: &[u8], each: &mut impl FnMut(Meaning, usize)) {
     };
     match rest {
         [b'u', b'{', digits @ ..] => {
-            if let Some(length) = digits.iter().take(7).position(|b| *b == b'}') {
-                code(hex(digits, length), 3 + length);
+            let digits = &digits[..digits.len().min(MAX_ESCAPE.saturating_sub(run + 2))];
+            if let Some(length) = digits.iter().position(|b| *b == b'}') {
+                let zeros = digits[..length].iter().take_while(|b| **b == b'0').count();
+                if length - zeros <= 6 {
+                    code(hex(&digits[zeros..], length - zeros), 3 + length);
+                }
             }
         }
         [b'u', digits @ ..] => match hex(digits, 4) {
@@ -270,6 +281,10 @@ mod tests {
             "&#x73;",
             "&#X73;",
             "&#0000115;",
+            "&#0000000000000000000000000115;",
+            "&#X000000000000000000000000073",
+            "&amp;#000000000000000000000115;",
+            "\\u{000000000000000000000000073}",
             "&amp;#115;",
             "&amp;amp;#x73;",
             "=73",
@@ -336,8 +351,9 @@ mod tests {
             ("=7", true),
             ("+", false),
             ("s", false),
-            ("&aaaaaaaaaaaaaaaaaaaaaa", true),
-            ("&aaaaaaaaaaaaaaaaaaaaaaa", false),
+            ("&#0000000000000000000000000011", true),
+            ("&aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", true),
+            ("&aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
         ] {
             assert_eq!(read(text.as_bytes(), |_, _| ()), is_cut, "{text}");
         }

@@ -120,7 +120,8 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
         return;
     }
     let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
-    let signature = signature.filter(|_| !is_thought);
+    let is_empty = |signature: &Value| signature.is_null() || signature.as_str() == Some("");
+    let signature = signature.filter(|signature| !is_thought && !is_empty(signature));
     if signature.is_some() {
         // A part with a signature is sent back unchanged and is not merged with others.
         answer.close();

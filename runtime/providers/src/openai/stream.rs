@@ -8,7 +8,7 @@ use super::WIRE;
 use crate::framing::{self, Event};
 use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
-use crate::response_builder::ResponseBuilder;
+use crate::response_builder::{ResponseBuilder, size};
 
 /// Decoder of the chunks of one answer.
 pub(crate) struct ChatDecoder {
@@ -67,13 +67,11 @@ impl ChatDecoder {
                 }
             }
         }
-        if let Some(details) = delta.get("reasoning_details").and_then(Value::as_array)
-            && !details.is_empty()
-        {
-            for detail in details {
-                answer.keeps(detail.to_string().len());
-                join_detail(&mut self.reasoning_details, detail);
-            }
+        let details = delta.get("reasoning_details").and_then(Value::as_array);
+        let has_data = |detail: &&Value| detail.as_object().is_some_and(|detail| !detail.is_empty());
+        for detail in details.into_iter().flatten().filter(has_data) {
+            answer.keeps(size(detail));
+            join_detail(&mut self.reasoning_details, detail);
         }
         match delta.get("content") {
             Some(Value::String(text)) => answer.text(text),

@@ -115,7 +115,10 @@ fn of(value: &str) -> Vec<Form> {
     }
     for alphabet in [BASE32, BASE32_HEX] {
         for before in 0..5 {
-            forms.push(encoded(base32_core(bytes, before, alphabet), false));
+            let text = base32_core(bytes, before, alphabet);
+            // Usually in upper case, which a short form has to match.
+            forms.push(encoded(text.to_ascii_uppercase(), false));
+            forms.push(encoded(text, false));
         }
     }
     forms.retain(|form| form.gaps != Gaps::Lines || form.bytes.len() >= MIN_ENCODED);

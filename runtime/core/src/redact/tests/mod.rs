@@ -108,6 +108,7 @@ fn written(value: &str) -> Vec<(&'static str, Vec<u8>)> {
         ("HTML in HTML", entities.replace('&', "&amp;").into_bytes()),
         ("HTML, decimal", each(&|b| format!("&#{b};"))),
         ("HTML, decimal, padded", each(&|b| format!("&#{b:06};"))),
+        ("HTML, decimal, padded widely", each(&|b| format!("&#{b:024};"))),
         ("HTML, hexadecimal", each(&|b| format!("&#x{b:X};"))),
         (
             "HTML, every second",
@@ -229,6 +230,25 @@ fn short_secret_is_found_in_both_alphabets_of_base64() {
         assert_eq!(redactor.text(text), "[redacted:odd]", "{text}");
     }
     assert_eq!(redactor.text("Pz8.Pj4+"), "Pz8.Pj4+");
+}
+
+#[test]
+fn short_secret_is_found_in_both_cases_of_base32() {
+    for value in ["pass-7", "secret7"] {
+        let redactor = Redactor::new([("odd", value)]);
+        for alphabet in [
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+            "abcdefghijklmnopqrstuvwxyz234567",
+            "0123456789ABCDEFGHIJKLMNOPQRSTUV",
+        ] {
+            for before in 0..5 {
+                let whole = format!("{}{value};;;;;", "u".repeat(before));
+                let encoded = base32(whole.as_bytes(), alphabet);
+                let redacted = redactor.text(&encoded);
+                assert!(redacted.contains("[redacted:odd]"), "{encoded} -> {redacted}");
+            }
+        }
+    }
 }
 
 #[test]
