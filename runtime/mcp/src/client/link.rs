@@ -285,6 +285,16 @@ impl Link {
         });
     }
 
+    /// Does some work once the connection has ended, unless it is dropped first.
+    pub(super) fn at_end(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let closed = self.shared.closed.clone();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn(async move {
+            closed.cancelled().await;
+            work.await;
+        });
+    }
+
     /// Removes the secrets that the server got from what it sends.
     pub(super) fn redactor(&self) -> &Redactor {
         self.shared.redactor()

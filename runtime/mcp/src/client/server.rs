@@ -1,8 +1,8 @@
 //! A server: started, restarted after a crash, and asked to run calls.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ use super::error::ServerError;
 use super::http::{Endpoint, Remote};
 use super::link::Link;
 use super::process::{InProcessServer, Launch, ServerProgram};
-use super::session::Session;
+use super::session::{Live, Session};
 use super::tool::ServerTool;
 use crate::server::Identity;
 use crate::version::Version;
@@ -133,11 +133,6 @@ struct State {
     changed: BTreeSet<String>,
 }
 
-struct Live {
-    session: Session,
-    program: StdMutex<Option<ServerProgram>>,
-}
-
 impl McpServer {
     /// Starts the process of a server, and reads the definitions of its tools.
     ///
@@ -249,9 +244,9 @@ impl McpServer {
     pub async fn stop(&self) {
         let live = self.state.lock().await.live.take();
         if let Some(live) = live {
+            let program = live.take_program();
             live.session.link.end_session().await;
             live.session.link.close(ServerError::Ended { status: None });
-            let program = live.take_program();
             if let Some(program) = program {
                 program.end().await;
             }
@@ -300,10 +295,7 @@ impl McpServer {
             Ok((session, definitions, left_out))
         };
         match opened.await {
-            Ok((session, definitions, left_out)) => {
-                let program = StdMutex::new(program);
-                Ok((Live { session, program }, definitions, left_out))
-            }
+            Ok((session, definitions, left_out)) => Ok((Live::new(session, program), definitions, left_out)),
             Err(error) => Err(failed(error, program).await),
         }
     }
@@ -466,12 +458,6 @@ impl McpServer {
         }
         tokio::time::sleep_until(ready_at).await;
         Ok(())
-    }
-}
-
-impl Live {
-    fn take_program(&self) -> Option<ServerProgram> {
-        self.program.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

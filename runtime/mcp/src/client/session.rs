@@ -1,6 +1,6 @@
 //! A session with a server: negotiation of the version, lists of tools, calls.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -11,6 +11,7 @@ use super::definition::{Definition, LeftOut, Reader};
 use super::elicitation::{self, MAX_ELICITATIONS, RunningCall, TOO_MANY};
 use super::error::ServerError;
 use super::link::{Ask, Link};
+use super::process::ServerProgram;
 use super::resources::{self, Kind};
 use super::server::Options;
 use crate::param_headers;
@@ -334,4 +335,33 @@ fn supports(discovered: &Value, version: Version) -> bool {
             .iter()
             .any(|name| name.as_str() == Some(version.as_str()))
     })
+}
+
+/// A session, and the program at its other end.
+pub(super) struct Live {
+    pub(super) session: Session,
+    program: Arc<Mutex<Option<ServerProgram>>>,
+}
+
+impl Live {
+    /// The program is ended once the connection has ended: a hung one would run until the next call.
+    pub(super) fn new(session: Session, program: Option<ServerProgram>) -> Self {
+        let program = Arc::new(Mutex::new(program));
+        let left = Arc::downgrade(&program);
+        session.link.at_end(async move {
+            if let Some(program) = left.upgrade().and_then(|left| take(&left)) {
+                program.after_end().await;
+            }
+        });
+        Self { session, program }
+    }
+
+    /// Returns the program, which the end of the connection does not end any more.
+    pub(super) fn take_program(&self) -> Option<ServerProgram> {
+        take(&self.program)
+    }
+}
+
+fn take(program: &Mutex<Option<ServerProgram>>) -> Option<ServerProgram> {
+    program.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

@@ -121,7 +121,7 @@ impl Scripted {
         McpServer::connect(Box::new(connect), options, identity()).await
     }
 
-    async fn serve(self, stream: tokio::io::DuplexStream) {
+    pub(super) async fn serve(self, stream: tokio::io::DuplexStream) {
         let process = self.starts.fetch_add(1, Ordering::SeqCst);
         let (input, mut output) = tokio::io::split(stream);
         let mut lines = BufReader::new(input).lines();

@@ -1,6 +1,7 @@
 //! Servers that behave well, and those that do not.
 
 mod changes;
+mod hung;
 mod secrets;
 
 use std::sync::Arc;
@@ -208,20 +209,6 @@ async fn hung_call_ends_at_its_time_and_delays_no_other() {
         (1, &first["id"])
     );
     assert_eq!(scripted.starts(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn server_that_never_answers_again_is_started_again() {
-    let scripted = Scripted::calls(|process, message| match process {
-        0 => vec![],
-        _ => vec![text(message, "done")],
-    });
-    let server = scripted.start().await;
-    for _ in 0..3 {
-        assert!(matches!(fail(&server).await, ToolError::Unavailable { .. }));
-    }
-    assert_eq!(said(&call(&server).await), "done");
-    assert_eq!(scripted.starts(), 2);
 }
 
 #[tokio::test(start_paused = true)]

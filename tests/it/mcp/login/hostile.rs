@@ -116,6 +116,13 @@ fn metadata_that_lead_elsewhere_end_the_login() {
     ] {
         let stderr = refused(&site);
         assert!(stderr.contains(told), "{told}: {stderr}");
+        // A client of the user helps where none is registered, and nowhere else.
+        let is_registration = told == "does not register clients" || stderr.contains("https://192.168.0.1/r");
+        assert_eq!(
+            stderr.contains("client_id = \"ID\""),
+            is_registration,
+            "{told}: {stderr}"
+        );
     }
 }
 

@@ -13,7 +13,7 @@ use crate::config::mcp::Transport;
 use crate::config::{self, McpSettings, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::mcp::oauth::{self, LOGIN_TIME, Revoked, TokenStore, Wishes};
+use crate::mcp::oauth::{self, LOGIN_TIME, NoLogin, Revoked, TokenStore, Wishes};
 use crate::mcp::{servers, start};
 use crate::ui::render::Console;
 use crate::ui::terminal::{ShownUrl, Text, text};
@@ -117,8 +117,9 @@ impl Login {
                 oauth::Login::begin(url, wishes).await
             };
             let login = begun.map_err(|reason| match reason {
-                Some(reason) => fail().why(reason).hints(hint(server)),
-                None => fail()
+                NoLogin::Failed(reason) => fail().why(reason),
+                NoLogin::NoClient(reason) => fail().why(reason).hints(hint(server)),
+                NoLogin::NotAsked => fail()
                     .why("it asks for no login: it has no metadata of OAuth")
                     .hint(text!("to see its tools: toolcell mcp test {}", self.server))
                     .hint(text!(

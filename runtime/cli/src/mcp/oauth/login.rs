@@ -45,6 +45,22 @@ pub(crate) struct Login {
     url: Url,
 }
 
+/// Reason for which no login begins.
+pub(crate) enum NoLogin {
+    /// The server has no metadata, so that it asks for none.
+    NotAsked,
+    /// The authorization server registers no client.
+    NoClient(Reason),
+    /// What they name cannot be used, or cannot be reached.
+    Failed(Reason),
+}
+
+impl From<Reason> for NoLogin {
+    fn from(reason: Reason) -> Self {
+        Self::Failed(reason)
+    }
+}
+
 /// Wishes of the user, and of earlier answers of the server.
 #[derive(Default)]
 pub(crate) struct Wishes<'a> {
@@ -62,23 +78,25 @@ impl Login {
     /// Reads the metadata, and waits for the answer of the browser on a port of this machine.
     ///
     /// # Errors
-    /// `None` if the server has no metadata, so that it asks for no login.
-    pub(crate) async fn begin(server: &str, wishes: Wishes<'_>) -> Result<Self, Option<Reason>> {
-        let server = Url::parse(server).map_err(|_| None)?;
+    /// The reason for which there is no login.
+    pub(crate) async fn begin(server: &str, wishes: Wishes<'_>) -> Result<Self, NoLogin> {
+        let server = Url::parse(server).map_err(|_| NoLogin::NotAsked)?;
         let issuer = wishes.issuer.and_then(|issuer| Url::parse(issuer).ok());
         let fetcher = Fetcher::new(&server, issuer.as_ref());
         let named = wishes.challenge.resource_metadata.as_deref();
         let resource = match (Resource::find(&fetcher, &server, named).await?, wishes.issuer) {
             (Some(resource), _) => resource,
             (None, Some(issuer)) => Resource::named(&server, issuer),
-            (None, None) => return Err(None),
+            (None, None) => return Err(NoLogin::NotAsked),
         };
         let issuer = metadata::choose(&resource, wishes.issuer)?;
         let authorization = AuthorizationServer::find(&fetcher, issuer).await?;
         let scopes = wanted(&wishes, &resource, &authorization)?;
         let (state, verifier) = (random()?, random()?);
         let callback = Callback::open(&state).await?;
-        let client = Client::find(&fetcher, &authorization, &wishes.client, &callback.redirect).await?;
+        let client = Client::find(&fetcher, &authorization, &wishes.client, &callback.redirect)
+            .await
+            .map_err(NoLogin::NoClient)?;
         let challenge = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
         let mut url = authorization.authorization_endpoint.clone();
         check_query(&url)?;

@@ -30,7 +30,7 @@ mod token;
 
 pub(crate) use client::OwnClient;
 pub(crate) use keys::PublishedKeys;
-pub(crate) use login::{LOGIN_TIME, Login, Wishes};
+pub(crate) use login::{LOGIN_TIME, Login, NoLogin, Wishes};
 pub(crate) use source::{Revoked, StoredTokens, revoke};
 pub(crate) use store::TokenStore;
 
