@@ -39,13 +39,28 @@ pub(crate) struct Outbox {
     queue: mpsc::UnboundedSender<Message>,
     room: Arc<Semaphore>,
     /// Room of all outputs of the server.
-    total: Arc<Semaphore>,
+    total: SharedRoom,
     /// True if a call counts as running until its result is written.
     holds_permits: bool,
     /// True if the client takes more than one message.
     carries_requests: bool,
     /// Number of bytes written so far.
     written: Arc<AtomicU64>,
+}
+
+/// Room for messages of several outputs. A message of more than half of it counts as half, as in one output.
+#[derive(Clone)]
+pub(crate) struct SharedRoom {
+    pub(crate) free: Arc<Semaphore>,
+    bytes: usize,
+}
+
+impl SharedRoom {
+    /// Creates room of this size.
+    pub(crate) fn new(bytes: usize) -> Self {
+        let free = Arc::new(Semaphore::new(bytes));
+        Self { free, bytes }
+    }
 }
 
 /// Room of a message: in its output, and in all of them together.
@@ -79,25 +94,24 @@ pub(crate) enum Reply {
     InBatch(mpsc::UnboundedSender<Message>),
 }
 
-/// Returns the room that a message takes.
-fn room_of(bytes: usize) -> u32 {
-    u32::try_from((bytes + MESSAGE_BYTES).min(MAX_UNREAD_BYTES / 2)).unwrap_or(u32::MAX)
+/// Returns how much of `room` a message takes.
+fn room_of(bytes: usize, room: usize) -> u32 {
+    u32::try_from((bytes + MESSAGE_BYTES).min(room / 2)).unwrap_or(u32::MAX)
 }
 
 impl Outbox {
     /// Creates the output of a client that has no other.
     pub(crate) fn new() -> (Self, Unwritten) {
-        let total = Arc::new(Semaphore::new(MAX_UNREAD_BYTES));
-        Self::created(total, true, true)
+        Self::created(SharedRoom::new(MAX_UNREAD_BYTES), true, true)
     }
 
     /// Creates one of several outputs whose messages have room in `total`. One that is not read delays only its own
     /// calls. `carries_requests` is true if its client takes more than the response.
-    pub(crate) fn within(total: Arc<Semaphore>, carries_requests: bool) -> (Self, Unwritten) {
+    pub(crate) fn within(total: SharedRoom, carries_requests: bool) -> (Self, Unwritten) {
         Self::created(total, false, carries_requests)
     }
 
-    fn created(total: Arc<Semaphore>, holds_permits: bool, carries_requests: bool) -> (Self, Unwritten) {
+    fn created(total: SharedRoom, holds_permits: bool, carries_requests: bool) -> (Self, Unwritten) {
         let (sender, queue) = mpsc::unbounded_channel();
         let outbox = Self {
             queue: sender,
@@ -130,16 +144,23 @@ impl Outbox {
 
     /// Takes room for a message of this size if there is some.
     pub(crate) fn try_room(&self, bytes: usize) -> Option<Room> {
-        let own = self.room.clone().try_acquire_many_owned(room_of(bytes)).ok()?;
-        let total = self.total.clone().try_acquire_many_owned(room_of(bytes)).ok()?;
+        let (own, total) = self.rooms_of(bytes);
+        let own = self.room.clone().try_acquire_many_owned(own).ok()?;
+        let total = self.total.free.clone().try_acquire_many_owned(total).ok()?;
         Some(Room { own, total })
     }
 
     /// Waits for room for a message of this size. `None` is never returned, because nothing closes the semaphore.
     pub(crate) async fn room(&self, bytes: usize) -> Option<Room> {
-        let own = self.room.clone().acquire_many_owned(room_of(bytes)).await.ok()?;
-        let total = self.total.clone().acquire_many_owned(room_of(bytes)).await.ok()?;
+        let (own, total) = self.rooms_of(bytes);
+        let own = self.room.clone().acquire_many_owned(own).await.ok()?;
+        let total = self.total.free.clone().acquire_many_owned(total).await.ok()?;
         Some(Room { own, total })
+    }
+
+    /// Returns how much room a message takes here, and of all outputs.
+    fn rooms_of(&self, bytes: usize) -> (u32, u32) {
+        (room_of(bytes, MAX_UNREAD_BYTES), room_of(bytes, self.total.bytes))
     }
 
     /// Sends a response of the reader, which reads nothing further until there is room for it.
@@ -417,8 +438,24 @@ mod tests {
             (half - MESSAGE_BYTES, half),
             (half * 4, half),
         ] {
-            assert_eq!(room_of(bytes) as usize, room);
+            assert_eq!(room_of(bytes, MAX_UNREAD_BYTES) as usize, room);
         }
+    }
+
+    /// With escapes a result of 4 MiB, as text and structured, is a message of 48 MiB.
+    #[test]
+    fn large_messages_of_several_outputs_count_in_full() {
+        let shared = SharedRoom::new(128 << 20);
+        let outputs = [0; 3].map(|_| Outbox::within(shared.clone(), false));
+        let held: Vec<bool> = outputs
+            .iter()
+            .scan(Vec::new(), |rooms, (outbox, _)| {
+                rooms.push(outbox.try_room(48 << 20));
+                rooms.last().map(Option::is_some)
+            })
+            .collect();
+        assert_eq!(held, [true, true, false]);
+        assert!(outputs[0].0.try_room(usize::MAX / 2).is_some());
     }
 
     #[test]

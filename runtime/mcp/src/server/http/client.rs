@@ -13,14 +13,15 @@ use crate::message::{Incoming, RpcError, excerpt};
 use crate::server::Server;
 use crate::server::call::MAX_RUNNING;
 use crate::server::in_flight::{Load, MAX_IN_FLIGHT_BYTES};
-use crate::server::outbox::MAX_UNREAD_BYTES;
+use crate::server::outbox::{MAX_UNREAD_BYTES, SharedRoom};
 use crate::server::session::SessionState;
 
 /// Maximum number of requests of a client that are not answered, including streams. Beyond it the status is 429.
 pub const MAX_REQUESTS: usize = 128;
 
-/// Maximum size of the messages to all clients that are not written yet, in bytes, counted as for [`MAX_UNREAD_BYTES`]. Each
-/// client has an equal share of it, or [`MAX_UNREAD_BYTES`] if that is more. Beyond its share, results wait with their calls.
+/// Maximum size of the messages to all clients that are not written yet, in bytes. Each client has an equal share of it, or
+/// [`MAX_UNREAD_BYTES`] if that is more; a message of more than half of the share counts as half. Beyond its share, results
+/// wait with their calls.
 pub const MAX_HTTP_UNREAD_BYTES: usize = 128 << 20;
 
 /// Maximum number of calls of all clients that run at a time. Each client has an equal share of it, at least one and at most
@@ -40,7 +41,7 @@ pub(super) struct Client {
     running: Arc<Semaphore>,
     pub(super) requests: Arc<Semaphore>,
     /// Room of the messages that are not written.
-    pub(super) unread: Arc<Semaphore>,
+    pub(super) unread: SharedRoom,
     /// Memory of the messages that are not handled yet: of those that are read, and of parsed ones whose answers have no room.
     pub(super) messages: Arc<Semaphore>,
     /// Permit to parse a large message: a client occupies one thread with them.
@@ -57,7 +58,7 @@ impl Client {
             load: Arc::default(),
             running: Arc::new(Semaphore::new(running_of(all))),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
-            unread: Arc::new(Semaphore::new(unread_of(all))),
+            unread: SharedRoom::new(unread_of(all)),
             messages: Arc::new(Semaphore::new(MAX_IN_FLIGHT_BYTES)),
             parsing: Semaphore::new(1),
         }
@@ -108,7 +109,7 @@ impl Client {
     /// True if nothing of the client is held, which is one of `all`.
     #[cfg(test)]
     pub(super) fn is_idle(&self, all: usize) -> bool {
-        self.unread.available_permits() == unread_of(all)
+        self.unread.free.available_permits() == unread_of(all)
             && self.messages.available_permits() == MAX_IN_FLIGHT_BYTES
     }
 }

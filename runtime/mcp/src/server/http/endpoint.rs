@@ -116,7 +116,7 @@ impl Endpoint {
     #[cfg(test)]
     pub(crate) fn fill(&self) -> Vec<OwnedSemaphorePermit> {
         let all = self.clients.iter().map(|client| {
-            let room = client.unread.clone();
+            let room = client.unread.free.clone();
             let whole = u32::try_from(room.available_permits()).unwrap();
             room.try_acquire_many_owned(whole).unwrap()
         });
