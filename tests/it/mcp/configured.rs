@@ -222,6 +222,21 @@ fn address_is_added_with_its_headers() {
         let refused = user.run(&[&["mcp", "add", "far"], twice].concat()).ended(2);
         assert!(refused.stderr.contains("is given twice"), "{}", refused.stderr);
     }
+    // What another kind of server has is not left out silently.
+    for other in [
+        &["--header", "A=1", "--", "x"][..],
+        &["--plain", "--", "x"],
+        &["--header", "A=1", "--component", "x.wasm"],
+        &["--grant", "read=.", "--url", url],
+        &["--grant", "read=.", "--env", "A=1", "--", "x"],
+    ] {
+        let refused = user.run(&[&["mcp", "add", "far"], other].concat()).ended(2);
+        assert!(
+            refused.stderr.contains("cannot be used with"),
+            "{}",
+            refused.stderr
+        );
+    }
     assert!(!user.home().join(FILE).exists());
     add(url, "Authorization=Bearer secret:t").ended(0);
     let new: toml::Value = toml::from_str(&configuration(&user)).unwrap();

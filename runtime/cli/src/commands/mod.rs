@@ -284,6 +284,47 @@ mod tests {
         assert!(Cli::of_one("cal").is_none());
     }
 
+    /// Names in a list of an argument, such as those that it requires.
+    fn names_in(argument: &clap::Arg, list: &str) -> Vec<String> {
+        let described = format!("{argument:?}");
+        let (_, list) = described.split_once(&format!(", {list}: [")).unwrap();
+        let (list, _) = list.split_once(']').unwrap();
+        list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    /// clap takes an argument without the one that it requires if something given excludes that one: in `add --header X -- COMMAND`,
+    /// the header requires an address, and a command excludes one, so that the header would be left out without an error.
+    fn check_requirements(command: &clap::Command) -> usize {
+        let all: Vec<_> = command.get_arguments().collect();
+        let name = |argument: &clap::Arg| argument.get_id().to_string();
+        let excludes = |one: &str, other: &str| {
+            let says = |one, other: &str| {
+                let mut all = all.iter().filter(|argument| name(argument) == one);
+                all.any(|argument| names_in(argument, "conflicts").iter().any(|id| id == other))
+            };
+            says(one, other) || says(other, one)
+        };
+        let mut checked = 0;
+        for argument in &all {
+            let own = name(argument);
+            for required in names_in(argument, "requires") {
+                for other in all.iter().map(|other| name(other)).filter(|other| *other != own) {
+                    let is_open = excludes(&required, &other) && !excludes(&own, &other);
+                    assert!(!is_open, "{}: `{own}` with `{other}`", command.get_name());
+                    checked += 1;
+                }
+            }
+        }
+        checked + command.get_subcommands().map(check_requirements).sum::<usize>()
+    }
+
+    #[test]
+    fn argument_excludes_what_its_requirement_excludes() {
+        let mut all = Cli::command();
+        all.build();
+        assert!(check_requirements(&all) > 50);
+    }
+
     #[test]
     fn command_is_parsed_wherever_its_name_stands() {
         for line in [

@@ -67,11 +67,11 @@ pub(crate) struct Add {
     identity: Option<String>,
 
     /// Issuer in the certificates of the publisher.
-    #[arg(long, value_name = "URL", requires = "identity")]
+    #[arg(long, value_name = "URL", requires = "identity", conflicts_with = "key")]
     issuer: Option<String>,
 
     /// Trusted root of a private Sigstore (`trusted_root.json`) [default: that of the public Sigstore].
-    #[arg(long, value_name = "FILE", requires = "identity")]
+    #[arg(long, value_name = "FILE", requires = "identity", conflicts_with = "key")]
     trusted_root: Option<String>,
 }
 

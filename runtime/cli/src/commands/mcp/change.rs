@@ -51,11 +51,11 @@ pub(crate) struct Add {
     url: Option<String>,
 
     /// Header of every request (repeatable): `NAME=VALUE`. `secret:SECRET` in the value is a secret of `[secrets]`.
-    #[arg(long = "header", value_name = "NAME=VALUE", requires = "url", value_parser = pair)]
+    #[arg(long = "header", value_name = "NAME=VALUE", requires = "url", conflicts_with_all = ["command", "component", "env", "grants"], value_parser = pair)]
     headers: Vec<(String, String)>,
 
     /// Use the plain endpoints `tools/list` and `tools/call` below the address instead of the protocol.
-    #[arg(long, requires = "url")]
+    #[arg(long, requires = "url", conflicts_with_all = ["command", "component", "env", "grants"])]
     plain: bool,
 
     /// Component that is the server: a program (`wasi:cli/run`), which runs in a cell. Its arguments stand behind `--`.
@@ -63,7 +63,12 @@ pub(crate) struct Add {
     component: Option<String>,
 
     /// Grant of the component (repeatable), such as `read=~/notes`.
-    #[arg(long = "grant", value_name = "GRANT", requires = "component")]
+    #[arg(
+        long = "grant",
+        value_name = "GRANT",
+        requires = "component",
+        conflicts_with_all = ["url", "env"]
+    )]
     grants: Vec<Grant>,
 
     /// Environment variable of the program (repeatable): `NAME=VALUE`, or `NAME=secret:SECRET` for a secret of `[secrets]`.
