@@ -1,5 +1,6 @@
-//! The repository itself: packages, documents, interfaces of WASI and prebuilt tools.
+//! The repository itself: packages, documents, contract and prebuilt tools.
 
+mod contract;
 mod dependencies;
 mod guide;
 mod limits_page;
@@ -7,5 +8,4 @@ mod prebuilt;
 mod promises;
 mod readme;
 mod settings_page;
-mod wasi_interfaces;
 pub(crate) mod workspace;

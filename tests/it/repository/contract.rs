@@ -1,26 +1,18 @@
 //! The tool contract in `wit/`, and its compatibility rules.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "in a test a panic is how it fails"
-)]
-
 use std::path::Path;
 
-use wit_bindgen_core::wit_parser::{self, PackageId, Resolve, WorldId};
 use wit_component::semver_check;
+use wit_parser::{PackageId, Resolve, WorldId};
+
+use crate::repository::dependencies;
+use crate::repository::workspace::root;
 
 /// Frozen releases, each a folder of `wit/frozen`.
 const FROZEN: &[&str] = &["0.1.0"];
 
 /// Worlds that components are built for.
 const WORLDS: &[&str] = &["provider", "hook-provider"];
-
-/// Returns the folder of the contract.
-fn contract() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/wit"))
-}
 
 fn package(folder: &Path) -> (Resolve, PackageId) {
     let mut resolve = Resolve::default();
@@ -32,11 +24,11 @@ fn package(folder: &Path) -> (Resolve, PackageId) {
 
 /// Merges the frozen and the current world into one resolve, as the check requires.
 fn both_worlds(frozen: &str, world: &str) -> (Resolve, WorldId, WorldId) {
-    let (mut resolve, old) = package(&contract().join("frozen").join(frozen));
+    let (mut resolve, old) = package(&root().join("wit/frozen").join(frozen));
     let old_world = resolve
         .select_world(&[old], Some(world))
         .expect("the frozen world");
-    let (mut new_resolve, new) = package(contract());
+    let (mut new_resolve, new) = package(&root().join("wit"));
     // Two packages of one name and version cannot coexist; the check ignores versions.
     let name = new_resolve.packages[new].name.clone();
     new_resolve.package_names.shift_remove(&name);
@@ -81,7 +73,7 @@ fn contract_check_detects_a_break() {
 
 #[test]
 fn every_frozen_release_is_checked() {
-    let mut folders: Vec<String> = std::fs::read_dir(contract().join("frozen"))
+    let mut folders: Vec<String> = std::fs::read_dir(root().join("wit/frozen"))
         .expect("wit/frozen")
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("ASCII"))
         .collect();
@@ -91,7 +83,7 @@ fn every_frozen_release_is_checked() {
 
 #[test]
 fn everything_in_contract_is_documented_and_dated() {
-    let (resolve, package) = package(contract());
+    let (resolve, package) = package(&root().join("wit"));
     for (name, id) in &resolve.packages[package].interfaces {
         let interface = &resolve.interfaces[*id];
         assert!(interface.docs.contents.is_some(), "interface {name} has no words");
@@ -111,5 +103,32 @@ fn everything_in_contract_is_documented_and_dated() {
                 "type {name} has no words"
             );
         }
+    }
+}
+
+#[test]
+fn interfaces_of_wasi_for_sdks_are_those_of_the_host() {
+    let metadata = dependencies::metadata();
+    let folder = |name: &str| {
+        let packages = metadata["packages"].as_array().expect("packages");
+        let package = packages.iter().find(|package| package["name"] == name);
+        let manifest = package.expect("a package of the host")["manifest_path"].as_str();
+        Path::new(manifest.expect("a path"))
+            .parent()
+            .expect("a folder")
+            .to_owned()
+    };
+    let base = folder("wasmtime-wasi").join("src/p2/wit/deps");
+    let http = folder("wasmtime-wasi-http").join("wit/deps");
+    for entry in std::fs::read_dir(root().join("sdk/wasi")).expect("sdk/wasi") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_str().expect("ASCII");
+        if !name.ends_with(".wit") {
+            continue;
+        }
+        let from = if name == "http.wit" { &http } else { &base }.join(name);
+        let read =
+            |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(read(&path) == read(&from), "copy {} to sdk/wasi", from.display());
     }
 }
