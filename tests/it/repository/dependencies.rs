@@ -128,7 +128,7 @@ fn compiled(edges: &str, features: &[String]) -> BTreeSet<String> {
 }
 
 #[test]
-fn tests_examples_and_optional_features_compile_no_dependency_of_the_program_again() {
+fn tests_and_optional_features_rebuild_no_dependency() {
     // Without the program itself, which is compiled with its features.
     let program: BTreeSet<String> = (compiled("no-dev", &[]).into_iter())
         .filter(|line| !line.starts_with("toolcell v"))

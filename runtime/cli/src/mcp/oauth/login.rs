@@ -51,7 +51,7 @@ pub(crate) enum NoLogin {
     NotAsked,
     /// The authorization server registers no client.
     NoClient(Reason),
-    /// What they name cannot be used, or cannot be reached.
+    /// Metadata, or the authorization server, is invalid or unreachable.
     Failed(Reason),
 }
 
