@@ -143,6 +143,10 @@ fn server_in_a_cell_reaches_what_is_granted() {
         (&tested["transport"], &tested["version"]),
         (&json!("cell"), &json!("2025-06-18"))
     );
+    assert_eq!(
+        granted["receipt"]["files"],
+        json!([{"path": "/notes.md", "write": false}])
+    );
     configure(&user, "");
     let denied = called(&user);
     assert_eq!(denied["content"][0]["text"], "denied", "{denied}");
@@ -158,7 +162,11 @@ fn server_in_a_cell_reaches_what_is_granted() {
     configure(&user, "grants = [\"read=.\"]");
     let flags = ["--json", "--tool", "box", "--grant", "deny=notes.md"];
     let seen = user.run_script(&flags).ended(0);
-    assert_eq!(result(&seen, "box_look")["content"][0]["text"], "denied");
+    let denied = result(&seen, "box_look");
+    assert_eq!(denied["content"][0]["text"], "denied");
+    assert_eq!(denied["receipt"]["files"], Value::Null, "{denied}");
+    let shown = user.run_script(&flags[1..]).ended(0).stderr;
+    assert!(shown.contains("hint: the MCP server `box` was denied"), "{denied} {shown}");
 }
 
 #[test]

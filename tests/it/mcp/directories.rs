@@ -149,9 +149,23 @@ fn directory_that_needs_dangerous_is_refused() {
     let home = user.run_with_input(&["mcp", "serve", "--tool", "text", "--resources", "/"], "");
     let told = home.ended(4).stderr;
     assert!(told.contains("--dangerous"), "{told}");
-    let missing = user.run_with_input(&["mcp", "serve", "--tool", "text", "--resources", "none"], "");
-    let told = missing.ended(3).stderr;
-    assert!(told.contains("none") && told.contains("hint:"), "{told}");
+}
+
+#[test]
+fn path_that_leads_to_no_directory_is_refused_with_the_flag() {
+    let user = user();
+    for (path, why) in [
+        ("none", "No such file or directory"),
+        ("secret.txt", "it is not a directory"),
+    ] {
+        let refused = user.run_with_input(&["mcp", "serve", "--tool", "text", "--resources", path], "");
+        let told = refused.ended(2).stderr;
+        assert!(
+            told.contains(&format!("error: --resources `{path}` cannot be offered")),
+            "{told}"
+        );
+        assert!(told.contains(why), "{told}");
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! MCP servers that run in a cell: programs of a component, from their start to their end, with the grants of their table.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::Receipt;
 use toolcell_core::tool::{CallObserver, LogLine, LogSource};
 use toolcell_mcp::Identity;
 use toolcell_mcp::client::{InProcessServer, McpServer, Options, OutputTail, StartError};
+use toolcell_sandbox::AccessRecord;
 
 use crate::components::loader::LoadedProgram;
 
@@ -58,6 +59,9 @@ pub(super) async fn start(
     identity: Identity,
 ) -> Result<Arc<McpServer>, StartError> {
     let server = options.name.clone();
+    // Of the cell that runs now.
+    let accessed = Arc::new(Mutex::new(AccessRecord::default()));
+    let current = accessed.clone();
     let start = move || {
         let errors = OutputTail::default();
         let observer = Arc::new(CellLog {
@@ -72,11 +76,13 @@ pub(super) async fn start(
             observer,
         );
         let running = running.map_err(|error| error.to_string())?;
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = running.accessed;
         Ok(InProcessServer {
             stream: Box::new(running.stream),
             guard: Box::new(running.cell),
             errors,
         })
     };
-    McpServer::in_process(start, options, identity).await
+    let accessed = move || accessed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    McpServer::in_process(start, accessed, options, identity).await
 }

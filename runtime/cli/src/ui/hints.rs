@@ -18,7 +18,7 @@ use crate::config::{ComponentSource, Origin, Settings};
 use crate::environment::Environment;
 use crate::ui::escape;
 use crate::ui::render::receipt;
-use crate::ui::terminal::{Name, Shown, Text, text};
+use crate::ui::terminal::{Name, Own, Shown, Text, text};
 
 /// Denial in a receipt of a tool that requested its directories and has none.
 const DIRECTORIES: &str = "directories";
@@ -122,6 +122,7 @@ impl AllowHints {
         hints.extend(error.and_then(|error| self.of_limit(tool, receipt, error)));
         hints.extend(self.of_quotas(tool, receipt));
         hints.extend(self.of_server(tool, receipt, error));
+        hints.extend(self.of_server_in_cell(receipt));
         hints
     }
 
@@ -133,6 +134,19 @@ impl AllowHints {
             ToolError::Denied { hint, .. } if !self.tools.contains_key(tool) => hint.clone(),
             _ => None,
         }
+    }
+
+    /// Returns one hint per denial of an MCP server that runs in a cell and that a line of the configuration allows or denies.
+    fn of_server_in_cell(&self, receipt: &Receipt) -> Vec<String> {
+        let Some(server) = receipt.server.as_ref().filter(|_| receipt.server_in_cell) else {
+            return Vec::new();
+        };
+        let whose = text!("the MCP server `{}`", server);
+        let has_line = |denial: &&Denial| denial.denied_by.is_some() || denial.allow_with.is_some();
+        let denials = receipt.denials.iter().filter(has_line);
+        denials
+            .map(|denial| self.denied(&whose, "mcp", server, denial).inert())
+            .collect()
     }
 
     /// True if the call went beyond a limit that its tool saw as an error.
@@ -231,32 +245,34 @@ impl AllowHints {
     /// Returns one sentence per denial of a hook, with the configuration line that would allow it, or the denial that
     /// refused it. All but names between backticks are our words, unlike those of a notice of the hook.
     pub(crate) fn of_hook(&self, hook: &str, receipt: &Receipt) -> Vec<Text> {
+        let whose = text!("the hook `{}`", hook);
+        let denials = receipt.denials.iter();
+        denials
+            .map(|denial| self.denied(&whose, "hooks", hook, denial))
+            .collect()
+    }
+
+    /// Returns a sentence about a denial of `whose` cell, whose grants are in `section.name` of the configuration.
+    fn denied(&self, whose: &Text, section: &'static str, name: &str, denial: &Denial) -> Text {
         let file = self.user_file.as_deref().unwrap_or("your own configuration");
-        let sentence = |denial: &Denial| {
-            let denied = text!(
-                "the hook `{}` was denied {} `{}`",
-                hook,
-                Name(&denial.what),
-                denial.target
-            );
-            // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
-            let grant = denial
-                .allow_with
-                .as_ref()
-                .and_then(|line| line.parse::<Grant>().ok());
-            match (&denial.denied_by, grant) {
-                (Some(by), _) => text!("{}, by `{}`", denied, by),
-                (None, Some(grant)) => text!(
-                    "{}; to allow it, in {}: `[hooks.{}] grants = [{}]`",
-                    denied,
-                    Shown(file),
-                    hook,
-                    escape::toml(&grant.to_string())
-                ),
-                (None, None) => denied,
-            }
-        };
-        receipt.denials.iter().map(sentence).collect()
+        let denied = text!("{} was denied {} `{}`", whose, Name(&denial.what), denial.target);
+        // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
+        let grant = denial
+            .allow_with
+            .as_ref()
+            .and_then(|line| line.parse::<Grant>().ok());
+        match (&denial.denied_by, grant) {
+            (Some(by), _) => text!("{}, by `{}`", denied, by),
+            (None, Some(grant)) => text!(
+                "{}; to allow it, in {}: `[{}.{}] grants = [{}]`",
+                denied,
+                Shown(file),
+                Own(section),
+                name,
+                escape::toml(&grant.to_string())
+            ),
+            (None, None) => denied,
+        }
     }
 }
 

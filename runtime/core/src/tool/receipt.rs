@@ -47,8 +47,9 @@ pub struct Receipt {
     /// Number of entries omitted from the lists above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
-    /// Name of the MCP server that ran the call, outside of the cells of calls: fuel, CPU time and memory are unknown and 0, and
-    /// nothing is known of files and hosts.
+    /// Name of the MCP server that ran the call, outside of the cells of calls: fuel, CPU time and memory are unknown and 0. Of a
+    /// process, nothing is known of hosts, files, buckets and denials; of a server in a cell, they are those since its receipt
+    /// before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// True if that server runs in a cell of its own, from its start to its end.
@@ -205,6 +206,18 @@ impl Receipt {
             }
             (sum, next) => sum.or(next),
         };
+    }
+
+    /// Removes hosts, files, buckets, denials and the number of those omitted, and returns them as a receipt without anything else.
+    pub fn take_entries(&mut self) -> Self {
+        Self {
+            hosts: std::mem::take(&mut self.hosts),
+            files: std::mem::take(&mut self.files),
+            buckets: std::mem::take(&mut self.buckets),
+            denials: std::mem::take(&mut self.denials),
+            omitted: std::mem::take(&mut self.omitted),
+            ..Self::default()
+        }
     }
 
     /// Records a contacted host.

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use toolcell_core::redact::Redactor;
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{Secrets, Tool, ToolError, ToolSpec};
+use toolcell_core::{Receipt, Secrets, Tool, ToolError, ToolSpec};
 
 use super::definition::{Definition, LeftOut};
 use super::elicitation::{Asking, Elicitor, Stopwatch};
@@ -96,6 +96,9 @@ pub(super) enum Connection {
     Http(Endpoint),
 }
 
+/// Returns what a server accessed since the last time, as entries of a receipt.
+pub(super) type Accessed = dyn Fn() -> Receipt + Send + Sync;
+
 /// Starts a server, or opens the connection to it.
 pub(super) type Connect = dyn Fn() -> Result<Connection, ServerError> + Send + Sync;
 
@@ -117,6 +120,7 @@ pub struct McpServer {
     pub(super) asking: Option<Arc<Asking>>,
     identity: Identity,
     connect: Box<Connect>,
+    accessed: Box<Accessed>,
     definitions: Vec<Definition>,
     left_out: Vec<LeftOut>,
     state: Mutex<State>,
@@ -152,12 +156,14 @@ impl McpServer {
         .await
     }
 
-    /// Starts a server inside of this process, such as in a cell, and reads the definitions of its tools.
+    /// Starts a server inside of this process, such as in a cell, and reads the definitions of its tools. `accessed` returns what
+    /// the server accessed since it was asked before, for the receipt of the next call.
     ///
     /// # Errors
     /// As [`McpServer::start`].
     pub async fn in_process(
         start: impl Fn() -> Result<InProcessServer, String> + Send + Sync + 'static,
+        accessed: impl Fn() -> Receipt + Send + Sync + 'static,
         options: Options,
         identity: Identity,
     ) -> Result<Arc<Self>, StartError> {
@@ -165,7 +171,8 @@ impl McpServer {
             let server = start().map_err(ServerError::InProcess)?;
             Ok(Connection::Streams(server.streams()))
         };
-        Self::connect(Box::new(connect), options, identity).await
+        let server = Self::opened(Box::new(connect), Box::new(accessed), options, identity);
+        server.await.map(Arc::new)
     }
 
     /// Connects to a server over HTTP, and reads the definitions of its tools.
@@ -187,9 +194,19 @@ impl McpServer {
 
     pub(super) async fn connect(
         connect: Box<Connect>,
-        mut options: Options,
+        options: Options,
         identity: Identity,
     ) -> Result<Arc<Self>, StartError> {
+        let server = Self::opened(connect, Box::new(Receipt::default), options, identity);
+        server.await.map(Arc::new)
+    }
+
+    async fn opened(
+        connect: Box<Connect>,
+        accessed: Box<Accessed>,
+        mut options: Options,
+        identity: Identity,
+    ) -> Result<Self, StartError> {
         options.start_timeout = options.start_timeout.min(MAX_TIMEOUT);
         options.call_timeout = options.call_timeout.min(MAX_TIMEOUT);
         let Options { name, redactor, .. } = &options;
@@ -199,6 +216,7 @@ impl McpServer {
             options,
             identity,
             connect,
+            accessed,
             definitions: Vec::new(),
             left_out: Vec::new(),
             state: Mutex::default(),
@@ -208,12 +226,17 @@ impl McpServer {
         server.state.get_mut().live = Some(Arc::new(live));
         server.definitions = definitions;
         server.left_out = left_out;
-        Ok(Arc::new(server))
+        Ok(server)
     }
 
     /// Name of the server in the configuration.
     pub fn name(&self) -> &str {
         &self.options.name
+    }
+
+    /// Takes what it accessed since the last time, as entries of a receipt; nothing is known of a process.
+    pub fn take_accessed(&self) -> Receipt {
+        (self.accessed)()
     }
 
     /// Definitions of the tools that are offered, by name. They stay those of the start.

@@ -51,6 +51,7 @@ impl Tool for ServerTool {
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             let mut running = Running {
+                server: &self.server,
                 receipt: Receipt {
                     bytes_in: Value::Object(call.arguments.clone()).to_string().len() as u64,
                     server: Some(self.server.name().to_owned()),
@@ -79,23 +80,38 @@ impl Tool for ServerTool {
 }
 
 /// A call in progress; if it is dropped, its receipt goes to its observer.
-struct Running {
+struct Running<'a> {
+    server: &'a McpServer,
     receipt: Receipt,
     /// Time of the call. Questions to the user do not count.
     stopwatch: Stopwatch,
     observer: Option<Arc<dyn CallObserver>>,
 }
 
-impl Running {
+impl Running<'_> {
     fn end(&mut self) -> Receipt {
         self.observer = None;
-        let mut receipt = std::mem::take(&mut self.receipt);
-        receipt.wall_us = u64::try_from(self.stopwatch.elapsed().as_micros()).unwrap_or(u64::MAX);
-        receipt
+        let Receipt {
+            hosts,
+            files,
+            buckets,
+            denials,
+            omitted,
+            ..
+        } = self.server.take_accessed();
+        Receipt {
+            wall_us: u64::try_from(self.stopwatch.elapsed().as_micros()).unwrap_or(u64::MAX),
+            hosts,
+            files,
+            buckets,
+            denials,
+            omitted,
+            ..std::mem::take(&mut self.receipt)
+        }
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
         if let Some(observer) = self.observer.take() {
             observer.receipt(self.end());

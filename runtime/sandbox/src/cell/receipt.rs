@@ -83,6 +83,18 @@ impl ReceiptRecorder {
         self.note(length, |receipt| receipt.note_denial(denial));
     }
 
+    /// Removes the entries recorded until now, and returns them without secrets. The memory of the call is released.
+    pub(crate) fn take_entries(&self) -> Receipt {
+        let mut taken = {
+            let mut receipt = self.lock();
+            let mut memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            *memory = self.0.account.empty();
+            receipt.take_entries()
+        };
+        self.redactor().receipt(&mut taken);
+        taken
+    }
+
     /// Locks the receipt for reading or writing.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Receipt> {
         self.0.receipt.lock().unwrap_or_else(PoisonError::into_inner)

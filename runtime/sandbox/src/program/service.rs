@@ -1,15 +1,16 @@
 //! Programs that run on, such as servers on standard input and output: one cell from the start to the end of the program.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{Policy, Secrets, ToolError};
+use toolcell_core::{Policy, Receipt, Secrets, ToolError};
 use wasmtime::Store;
 use wasmtime_wasi::cli::{AsyncStdinStream, AsyncStdoutStream};
 
+use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
 use crate::component::{Code, Component};
@@ -29,10 +30,53 @@ pub struct RunningProgram {
     pub stream: DuplexStream,
     /// Its cell.
     pub cell: RunningCell,
+    /// What it accesses.
+    pub accessed: AccessRecord,
 }
 
 /// Cell of a program. Dropping it ends the program.
-pub struct RunningCell(JoinHandle<()>);
+pub struct RunningCell {
+    task: JoinHandle<()>,
+    accessed: AccessRecord,
+}
+
+/// Hosts, files and buckets that a running program has accessed, and what was denied to it.
+#[derive(Debug, Clone, Default)]
+pub struct AccessRecord(Arc<Mutex<Recorded>>);
+
+#[derive(Debug)]
+enum Recorded {
+    /// By the cell that runs.
+    Running(ReceiptRecorder),
+    /// Until the end of the cell, or before its start.
+    Until(Receipt),
+}
+
+impl Default for Recorded {
+    fn default() -> Self {
+        Self::Until(Receipt::default())
+    }
+}
+
+impl AccessRecord {
+    /// Returns the entries since the last time, as a receipt that has nothing else.
+    pub fn take(&self) -> Receipt {
+        match &mut *self.lock() {
+            Recorded::Running(recorder) => recorder.take_entries(),
+            Recorded::Until(receipt) => receipt.take_entries(),
+        }
+    }
+
+    /// Keeps the entries, and nothing else of the cell, which is charged for its memory until then.
+    fn end(&self) {
+        let entries = self.take();
+        *self.lock() = Recorded::Until(entries);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recorded> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Reason why a program was not started.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +95,8 @@ pub enum StartProgramError {
 
 impl Drop for RunningCell {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+        self.accessed.end();
     }
 }
 
@@ -86,6 +131,8 @@ impl Component {
         let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
         let egress = loaded.base.egress(&policy, bound);
         let (stream, guest) = tokio::io::duplex(PROGRAM_BUFFER);
+        let accessed = AccessRecord::default();
+        let record = accessed.clone();
         let running = async move {
             let _lasting = lasting;
             let Code::Program(pre) = &loaded.code else { return };
@@ -101,6 +148,7 @@ impl Component {
             let call = ServiceCall {
                 arguments,
                 stream: Some(guest),
+                accessed: record.clone(),
             };
             let ended = loaded.base.cells.run_cell(request, call).await;
             match ended.result {
@@ -110,11 +158,16 @@ impl Component {
                     tell_end(&*observer, message);
                 }
             }
+            *record.lock() = Recorded::Until(ended.receipt.clone());
             observer.receipt(ended.receipt);
         };
         Ok(RunningProgram {
             stream,
-            cell: RunningCell(tokio::spawn(running)),
+            cell: RunningCell {
+                task: tokio::spawn(running),
+                accessed: accessed.clone(),
+            },
+            accessed,
         })
     }
 }
@@ -139,6 +192,7 @@ pub(crate) struct Pipes {
 struct ServiceCall {
     arguments: Vec<String>,
     stream: Option<DuplexStream>,
+    accessed: AccessRecord,
 }
 
 impl GuestCall for ServiceCall {
@@ -150,6 +204,7 @@ impl GuestCall for ServiceCall {
         let Some(stream) = self.stream.take() else {
             return Ok(());
         };
+        *self.accessed.lock() = Recorded::Running(state.recorder.clone());
         let (stdin, stdout) = tokio::io::split(stream);
         let pipes = Pipes {
             stdin: AsyncStdinStream::new(stdin),

@@ -166,6 +166,11 @@ impl Add {
                 secret
             ));
         }
+        if let Some(file) = &self.component
+            && !environment.path(file, &environment.cwd).is_file()
+        {
+            console.note(text!("warning: there is no file `{}` yet", file));
+        }
         for (name, _) in self.plain_secrets() {
             console.note(text!(
                 "warning: the value of `{}` is written as plain text; to keep it out of the file, store it as a secret and write `secret:NAME` in its place",

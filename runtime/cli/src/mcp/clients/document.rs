@@ -280,6 +280,7 @@ mod tests {
                 let without = remove(format, &new, "s", "t").unwrap();
                 let gone = read(format, &without).unwrap();
                 assert!(gone.get("s").and_then(|s| s.get("t")).is_none(), "{without}");
+                assert!(gone.get("s").is_none_or(Value::is_object), "{without}");
                 for comment in ["why", "of u", "# c", "// z"] {
                     assert_eq!(text.contains(comment), without.contains(comment), "{without}");
                 }

@@ -167,25 +167,27 @@ pub(super) fn set(text: &str, section: &str, name: &str, entry: &Value) -> Resul
         .map(String::as_str)
         .concat());
     }
-    // An empty section may say so.
-    let (own, comment) = match lines.0[at].split_once(" #") {
-        Some((own, comment)) => (own, format!(" #{comment}")),
-        None => (lines.0[at], String::new()),
-    };
-    let own = own.trim_end();
-    let own = ["{}", "null", "~"]
-        .iter()
-        .find_map(|empty| own.strip_suffix(empty))
-        .unwrap_or(own);
-    let head = format!("{}{}\n", own.trim_end(), comment.trim_end());
     Ok([
         &lines.0[..at].concat(),
-        &head,
+        &section_line(lines.0[at], ""),
         &block(name, entry, indentation.unwrap_or(INDENTATION)),
         &lines.0[at + 1..].concat(),
     ]
     .map(String::as_str)
     .concat())
+}
+
+/// The line of a section whose entries follow on the next lines, or of an empty one, with this value.
+fn section_line(line: &str, value: &str) -> String {
+    let (own, comment) = match line.split_once(" #") {
+        Some((own, comment)) => (own, format!(" #{comment}")),
+        None => (line, String::new()),
+    };
+    let own = own.trim_end();
+    let key = ["{}", "null", "~"]
+        .iter()
+        .find_map(|empty| own.strip_suffix(empty));
+    format!("{}{value}{}\n", key.unwrap_or(own).trim_end(), comment.trim_end())
 }
 
 pub(super) fn remove(text: &str, section: &str, name: &str) -> Result<String, String> {
@@ -198,5 +200,19 @@ pub(super) fn remove(text: &str, section: &str, name: &str) -> Result<String, St
         .ok_or_else(not_found)?;
     let line = lines.find(name, at + 1, indentation).ok_or_else(not_found)?;
     let old = lines.entry(line, indentation);
-    Ok([lines.0[..old.start].concat(), lines.0[old.end..].concat()].concat())
+    let is_only = !(at + 1..lines.end(at + 1, indentation))
+        .any(|line| !old.contains(&line) && lines.indentation(line) == Some(indentation));
+    // Without entries it would be null, which programs read as another type.
+    let head = match is_only {
+        true => section_line(lines.0[at], " {}"),
+        false => lines.0[at].to_owned(),
+    };
+    Ok([
+        &lines.0[..at].concat(),
+        &head,
+        &lines.0[at + 1..old.start].concat(),
+        &lines.0[old.end..].concat(),
+    ]
+    .map(String::as_str)
+    .concat())
 }

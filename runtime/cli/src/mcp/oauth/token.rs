@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use toolcell_core::Secrets;
 use url::Url;
 
@@ -50,12 +51,26 @@ pub(crate) struct Tokens {
 pub(super) struct Issued {
     access_token: String,
     token_type: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seconds")]
     expires_in: Option<u64>,
     #[serde(default)]
     refresh_token: Option<String>,
     #[serde(default)]
     scope: Option<String>,
+}
+
+/// Lifetime of a token: a number of seconds (RFC 6749, section 5.1), which some servers write as text or with a fraction. Anything
+/// else is an unknown lifetime: the token is used until the server refuses it.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let number = match Value::deserialize(deserializer)? {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => Some(number),
+        _ => None,
+    };
+    Ok(number.and_then(|number| {
+        let whole = number.as_f64().filter(|seconds| *seconds >= 0.0);
+        number.as_u64().or_else(|| whole.map(|seconds| seconds as u64))
+    }))
 }
 
 /// Values of a checked answer.
@@ -224,6 +239,25 @@ mod tests {
             assert!(issued(bad, "Bearer").checked().is_err(), "{bad}");
         }
         assert!(issued("abcdef", "DPoP").checked().is_err());
+    }
+
+    #[test]
+    fn lifetime_is_read_as_servers_write_it() {
+        for (written, read) in [
+            ("3600", Some(3600)),
+            ("\"3600\"", Some(3600)),
+            ("3599.9", Some(3599)),
+            ("0", Some(0)),
+            ("-1", None),
+            ("\"soon\"", None),
+            ("null", None),
+            ("[60]", None),
+        ] {
+            let answer =
+                format!(r#"{{"access_token":"abcdef","token_type":"bearer","expires_in":{written}}}"#);
+            let issued: Issued = serde_json::from_str(&answer).unwrap();
+            assert_eq!(issued.expires_in, read, "{written}");
+        }
     }
 
     #[test]

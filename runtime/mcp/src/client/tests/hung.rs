@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use toolcell_core::ToolError;
+use toolcell_core::{Receipt, ToolError};
 
 use super::said;
 use crate::client::process::{InProcessServer, OutputTail};
@@ -41,7 +41,7 @@ async fn program_of_a_server_ends_with_its_connection() {
                 errors: OutputTail::default(),
             })
         };
-        let server = McpServer::in_process(start, Options::new("srv"), identity()).await;
+        let server = McpServer::in_process(start, Receipt::default, Options::new("srv"), identity()).await;
         let server = server.unwrap();
         for _ in 0..calls {
             assert!(running.upgrade().is_some());

@@ -21,7 +21,7 @@ use crate::config::settings::GrantLine;
 use crate::config::{ComponentSource, Origin, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, text};
 
 /// Name by which rules and receipts know the directories: they are read by `read_resource_of_directory`.
 const NAME: &str = "directory";
@@ -81,7 +81,7 @@ impl Directories {
     /// Takes the directories of the flag; `None` without any.
     ///
     /// # Errors
-    /// Returns an error if there are too many, or a path is not Unicode.
+    /// Returns an error if there are too many, or a path is not Unicode or leads to no directory.
     pub(super) fn new(
         flags: &[String],
         settings: &Settings,
@@ -95,7 +95,7 @@ impl Directories {
                 Exit::Usage,
                 text!(
                     "{} is given {} times, more than {}",
-                    FLAG,
+                    Own(FLAG),
                     flags.len(),
                     MAX_DIRECTORIES
                 ),
@@ -107,7 +107,7 @@ impl Directories {
         let component = component.map(ComponentSource::Shipped).ok_or_else(|| {
             Failure::new(
                 Exit::Component,
-                text!("{} needs the component `{}`", FLAG, COMPONENT),
+                text!("{} needs the component `{}`", Own(FLAG), COMPONENT),
             )
             .why("it was not built together with this program")
         })?;
@@ -124,15 +124,18 @@ impl Directories {
         let mut roots: Vec<Root> = Vec::new();
         for written in flags {
             let path = environment.path(written, &environment.cwd);
-            // One that does not exist is refused when the grant is resolved.
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-            let real = real.into_os_string().into_string().map_err(|_| {
-                Failure::new(
-                    Exit::Usage,
-                    text!("`{}` cannot be offered", environment.shown(&path)),
-                )
-                .why("the path is not Unicode")
-            })?;
+            let shown = environment.shown(&path);
+            let fail = || Failure::new(Exit::Usage, text!("{} `{}` cannot be offered", Own(FLAG), shown));
+            let real = path.canonicalize().map_err(|error| fail().because(error))?;
+            if !real.is_dir() {
+                return Err(fail()
+                    .why("it is not a directory")
+                    .hint("name the directory that holds it"));
+            }
+            let real = real
+                .into_os_string()
+                .into_string()
+                .map_err(|_| fail().why("the path is not Unicode"))?;
             if roots.iter().any(|root| root.path == real) {
                 continue;
             }
@@ -148,7 +151,7 @@ impl Directories {
             roots.push(Root {
                 uri: format!("{}/", uri_of(real.trim_end_matches('/'))),
                 path: real,
-                shown: environment.shown(&path),
+                shown,
             });
         }
         Ok(Some(Self { settings: own, roots }))
