@@ -16,6 +16,7 @@ use crate::error::LoadError;
 use crate::load::definitions::{self, DefinitionLog};
 use crate::load::imports::{Ability, Import};
 use crate::program::{Program, ProgramCall};
+use crate::sandbox::LaterCode;
 use crate::typed::{Functions, LeftOut};
 
 /// SHA-256 digest of a component's bytes (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
@@ -79,6 +80,8 @@ pub(crate) enum Code {
     Tools(ProviderPre<CellState>),
     Functions(Functions),
     Program(Program),
+    /// Of a component that defines its tools, read for the first call.
+    Later(LaterCode),
 }
 
 impl Identity {
@@ -228,7 +231,7 @@ impl Component {
     /// Returns its kind.
     pub fn kind(&self) -> ComponentKind {
         match &self.0.code {
-            Code::Tools(_) => ComponentKind::Tools,
+            Code::Tools(_) | Code::Later(_) => ComponentKind::Tools,
             Code::Functions(_) => ComponentKind::Functions,
             Code::Program(_) => ComponentKind::Program,
         }
@@ -238,7 +241,7 @@ impl Component {
     pub fn tools_of_function(&self, function: &str) -> Vec<&str> {
         match &self.0.code {
             Code::Functions(functions) => functions.tools_of(function).collect(),
-            Code::Tools(_) | Code::Program(_) => Vec::new(),
+            Code::Tools(_) | Code::Program(_) | Code::Later(_) => Vec::new(),
         }
     }
 
@@ -246,7 +249,7 @@ impl Component {
     pub fn left_out(&self) -> &[LeftOut] {
         match &self.0.code {
             Code::Functions(functions) => functions.left_out(),
-            Code::Tools(_) | Code::Program(_) => &[],
+            Code::Tools(_) | Code::Program(_) | Code::Later(_) => &[],
         }
     }
 

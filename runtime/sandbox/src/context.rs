@@ -8,7 +8,7 @@ use wasmtime::component::InstancePre;
 
 use crate::bindings::{PromptProviderPre, ResourceProviderPre, Role};
 use crate::cell::state::CellState;
-use crate::component::Component;
+use crate::component::{Code, Component};
 use crate::egress::{BoundSecrets, InvalidBinding};
 use crate::error::LoadError;
 use crate::tool::Operation;
@@ -68,7 +68,14 @@ impl Component {
         policy: &Arc<Policy>,
         secrets: &Secrets,
     ) -> Result<ComponentContext, ContextError> {
-        let (base, exports) = (&self.0.base, &self.0.exports);
+        let listed = [Role::Resources, Role::Prompts];
+        let component = match &self.0.code {
+            Code::Later(code) if listed.iter().any(|role| role.is_among(&self.identity().exports)) => {
+                code.loaded().await?
+            }
+            _ => self,
+        };
+        let (base, exports) = (&component.0.base, &component.0.exports);
         let mut context = ComponentContext::default();
         if exports.resources.is_none() && exports.prompts.is_none() {
             return Ok(context);
@@ -80,7 +87,7 @@ impl Component {
             context.resources = Some(Resources {
                 resources,
                 templates,
-                reader: self.operation(Operation::ReadResource(pre.clone()), spec, policy, &egress),
+                reader: component.operation(Operation::ReadResource(pre.clone()), spec, policy, &egress),
             });
         }
         if let Some(pre) = &exports.prompts {
@@ -88,7 +95,7 @@ impl Component {
             let spec = Arc::new(prompts::getter_spec(getter));
             context.prompts = Some(Prompts {
                 prompts,
-                getter: self.operation(Operation::GetPrompt(pre.clone()), spec, policy, &egress),
+                getter: component.operation(Operation::GetPrompt(pre.clone()), spec, policy, &egress),
             });
         }
         Ok(context)

@@ -1,6 +1,7 @@
 //! The sandbox: the engines of a process, and the loading of components.
 
 mod engines;
+mod later;
 mod loading;
 
 use std::fmt;
@@ -9,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 use toolcell_core::KeyValueStore;
 
 use self::engines::Engines;
+pub(crate) use self::later::LaterCode;
 use self::loading::{Bytes, Examined, Source, shared_error};
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::CellRunner;
@@ -223,16 +225,39 @@ impl Sandbox {
         .await
     }
 
-    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process.
+    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process. If its code and
+    /// its definitions are in the cache, the code is read for the first call.
     ///
     /// # Errors
     /// As [`Sandbox::load`].
     pub async fn load_trusted(
         &self,
         label: &str,
-        component: &dyn TrustedComponent,
+        component: &'static dyn TrustedComponent,
     ) -> Result<Component, LoadError> {
-        self.load_tools(trusted(label, component)).await
+        let shared = &self.0;
+        let examined = shared.examine(&trusted(label, component), Role::Tools).await?;
+        let has_code =
+            (shared.cache.as_ref()).is_some_and(|cache| cache.has_code(&shared.entry_of(&examined)));
+        let known = match has_code && Role::Tools.is_among(&examined.identity.exports) {
+            true => self.known(&examined)?,
+            false => None,
+        };
+        let Some(Description { specs, .. }) = known else {
+            return self.load_tools(trusted(label, component)).await;
+        };
+        let later = LaterCode {
+            sandbox: self.clone(),
+            label: label.to_owned(),
+            component,
+            loaded: OnceCell::new(),
+        };
+        Ok(Component(Arc::new(Loaded {
+            base: shared.base_without_code(examined),
+            code: Code::Later(later),
+            specs,
+            exports: ContextExports::default(),
+        })))
     }
 
     /// Returns the identity and the definitions of a component, from the cache if it was loaded before: its code is not
@@ -357,7 +382,7 @@ impl Sandbox {
                 let stored = match &code {
                     Code::Tools(pre) => shared.ask(&found.base, pre, Ask).await?,
                     Code::Functions(functions) => functions.define(&bytes.read()),
-                    Code::Program(_) => Vec::new(),
+                    Code::Program(_) | Code::Later(_) => Vec::new(),
                 };
                 let specs = definitions::check(stored.clone())?;
                 if let Some(cache) = &shared.cache {

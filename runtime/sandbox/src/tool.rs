@@ -97,7 +97,17 @@ impl Tool for ComponentTool {
     }
 
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
-        Box::pin(self.call_in_cell(call, cx))
+        match &self.component.code {
+            Code::Later(code) => Box::pin(async move {
+                match code.loaded().await {
+                    Ok(component) => self.of(component).call_in_cell(call, cx).await,
+                    Err(error) => CallResult::failed(ToolError::Unavailable {
+                        message: format!("its code cannot be read: {error}"),
+                    }),
+                }
+            }),
+            _ => Box::pin(self.call_in_cell(call, cx)),
+        }
     }
 
     fn max_use(&self) -> RemainingBudget {
@@ -122,6 +132,17 @@ impl Tool for ComponentTool {
 }
 
 impl ComponentTool {
+    /// Returns the same tool of a component that has its code.
+    fn of(&self, component: &Component) -> Self {
+        Self {
+            component: component.0.clone(),
+            operation: Operation::Tool,
+            spec: self.spec.clone(),
+            policy: self.policy.clone(),
+            egress: self.egress.clone(),
+        }
+    }
+
     async fn call_in_cell(&self, call: ToolCall, cx: CallContext) -> CallResult {
         let limits = within(&self.policy.limits, cx.observer.left());
         let redactor = self.egress.redactor();
@@ -132,6 +153,9 @@ impl ComponentTool {
                 self.call_function(functions, call, &cx, limits).await
             }
             (Operation::Tool, Code::Program(pre)) => self.call_program(pre, call, &cx, limits).await,
+            (Operation::Tool, Code::Later(_)) => {
+                CallResult::failed(ToolError::crashed("its code was not read"))
+            }
             (Operation::ReadResource(pre), _) => {
                 let run = ReadRun::new(call, values_of(&cx));
                 self.call_listed(pre, run.byte_len(), run, &cx, limits).await

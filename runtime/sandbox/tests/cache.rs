@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 
 use support::{Probe, call, load, only_tool};
 use toolcell_core::CallResult;
-use toolcell_sandbox::{CacheError, Sandbox, SandboxOptions, Statistics};
+use toolcell_sandbox::{
+    CacheError, ComponentKind, Digest, Sandbox, SandboxOptions, Statistics, TrustedComponent,
+};
 
 fn with_cache(dir: &Path, optimize: bool) -> Sandbox {
     Sandbox::new(SandboxOptions {
@@ -66,6 +68,64 @@ async fn second_start_compiles_and_reads_nothing() {
     assert_eq!(mode(&dir), 0o700);
     assert_eq!(mode(&dir.join("key")), 0o600);
     assert_eq!(mode(&entry(&dir, "code")), 0o600);
+}
+
+/// A component of this program.
+struct Own(Vec<u8>);
+
+impl TrustedComponent for Own {
+    fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+}
+
+#[tokio::test]
+async fn code_of_a_known_trusted_component_is_read_for_its_first_call() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    let own: &Own = Box::leak(Box::new(Own(Probe::default().build())));
+    let first = with_cache(&dir, false);
+    let component = first.load_trusted("own", own).await.unwrap();
+    assert_eq!(first.statistics(), COMPILED);
+    let definitions = component.definitions().to_vec();
+
+    let second = with_cache(&dir, false);
+    let component = second.load_trusted("own", own).await.unwrap();
+    assert_eq!(second.statistics(), Statistics::default());
+    assert_eq!(component.definitions(), definitions);
+    assert_eq!(component.kind(), ComponentKind::Tools);
+    for _ in 0..2 {
+        let (answer, _) = call(&*only_tool(&component, Default::default())).await;
+        assert_eq!(answer, Ok(CallResult::text("{}")));
+        assert_eq!(second.statistics(), CACHED);
+    }
+
+    // An entry that is gone or spoiled by then is compiled again.
+    for is_there in [true, false] {
+        let third = with_cache(&dir, false);
+        let component = third.load_trusted("own", own).await.unwrap();
+        assert_eq!(third.statistics(), Statistics::default());
+        match is_there {
+            true => fs::write(entry(&dir, "code"), b"spoiled").unwrap(),
+            false => fs::remove_file(entry(&dir, "code")).unwrap(),
+        }
+        let (answer, _) = call(&*only_tool(&component, Default::default())).await;
+        assert_eq!(answer, Ok(CallResult::text("{}")));
+        assert_eq!((third.statistics().compiled, third.statistics().from_cache), (1, 0));
+    }
+    // Without code it is compiled when it is loaded.
+    fs::remove_file(entry(&dir, "code")).unwrap();
+    let fourth = with_cache(&dir, false);
+    fourth.load_trusted("own", own).await.unwrap();
+    assert_eq!(fourth.statistics().compiled, 1);
 }
 
 #[tokio::test]

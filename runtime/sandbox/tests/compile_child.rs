@@ -445,7 +445,8 @@ async fn trusted_component_needs_no_child() {
     };
     let sandbox = sandbox(missing, CompileLimits::default());
     let bytes = Probe::default().build();
-    assert!(sandbox.load_trusted("probe", &Own(bytes)).await.is_ok());
+    let own = Box::leak(Box::new(Own(bytes)));
+    assert!(sandbox.load_trusted("probe", own).await.is_ok());
 }
 
 /// A component of this program.

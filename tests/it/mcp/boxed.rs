@@ -166,7 +166,10 @@ fn server_in_a_cell_reaches_what_is_granted() {
     assert_eq!(denied["content"][0]["text"], "denied");
     assert_eq!(denied["receipt"]["files"], Value::Null, "{denied}");
     let shown = user.run_script(&flags[1..]).ended(0).stderr;
-    assert!(shown.contains("hint: the MCP server `box` was denied"), "{denied} {shown}");
+    assert!(
+        shown.contains("hint: the MCP server `box` was denied"),
+        "{denied} {shown}"
+    );
 }
 
 #[test]

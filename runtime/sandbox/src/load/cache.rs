@@ -15,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::num::NonZero;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -153,6 +154,11 @@ impl Cache {
             dir: dir.to_owned(),
             key,
         })
+    }
+
+    /// True if there is an entry with code; whether it can be used is found when it is read.
+    pub(crate) fn has_code(&self, name: &EntryName) -> bool {
+        self.dir.join(name.file(Kind::Code)).is_file()
     }
 
     /// Returns the compiled code of a component, mapped from disk.
@@ -297,6 +303,12 @@ impl Cache {
     }
 }
 
+/// Returns the number of processors that this process may use. Finding it reads several files of the system.
+fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
+
 /// Returns the hash of each segment of `len` bytes. Long contents are hashed by several threads.
 fn segment_hashes(
     len: u64,
@@ -317,10 +329,7 @@ fn segment_hashes(
     let useful = MAX_THREADS.min(count / SEGMENTS_PER_THREAD);
     let threads = match useful {
         0 | 1 => 1,
-        // Reads several files of the system.
-        _ => thread::available_parallelism()
-            .map_or(1, NonZero::get)
-            .min(useful),
+        _ => processors().min(useful),
     };
     let share = count.div_ceil(threads).max(1);
     thread::scope(|scope| {

@@ -196,15 +196,29 @@ impl Shared {
             cache.keep_shape(&self.shape_entry(examined.cached_as), &examined.shape);
         }
         Ok(Found {
-            base: Base {
-                cells: self.cells.clone(),
-                transport: self.transport.clone(),
-                footprint,
-                identity: examined.identity,
-            },
+            base: self.base(footprint, examined.identity),
             linked,
             entry,
         })
+    }
+
+    /// Returns the base of a component in which nothing runs.
+    pub(super) fn base_without_code(&self, examined: Examined) -> Base {
+        let footprint = Footprint {
+            slots: 1,
+            bytes: 0,
+            engine: examined.shape.engine,
+        };
+        self.base(footprint, examined.identity)
+    }
+
+    fn base(&self, footprint: Footprint, identity: Identity) -> Base {
+        Base {
+            cells: self.cells.clone(),
+            transport: self.transport.clone(),
+            footprint,
+            identity,
+        }
     }
 
     /// Returns the machine code of a component, from the cache or the compiler.
