@@ -1,5 +1,7 @@
 //! Messages of JSON-RPC 2.0: parsed from one line, and written to one.
 
+use std::fmt::Display;
+use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -253,31 +255,79 @@ fn is_response(object: &Map<String, Value>) -> bool {
     !object.contains_key("method") && (object.contains_key("result") || object.contains_key("error"))
 }
 
-/// Writes a response.
+/// Returns a response.
 pub(crate) fn response(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
+    let mut message = Vec::new();
+    write_response(&mut message, id, result).expect("writing to a vector never fails");
+    message
+}
+
+/// Writes a response.
+///
+/// # Errors
+/// Fails if the output does.
+pub(crate) fn write_response(
+    output: impl io::Write,
+    id: &RequestId,
+    result: &impl Serialize,
+) -> io::Result<()> {
     #[derive(Serialize)]
     struct Response<'a, R> {
         jsonrpc: &'static str,
         id: &'a RequestId,
         result: &'a R,
     }
-    line(&Response {
+    let response = Response {
         jsonrpc: "2.0",
         id,
         result,
-    })
+    };
+    Ok(serde_json::to_writer(output, &response)?)
 }
 
-/// Writes a response whose result is an object with one more member, whose value is JSON already.
-pub(crate) fn response_with(id: &RequestId, result: &impl Serialize, member: (&str, &str)) -> Vec<u8> {
-    let mut message = response(id, result);
-    // The ends of the result and of the response.
-    message.truncate(message.len() - 2);
-    let (name, value) = member;
-    for part in [",\"", name, "\":", value, "}}"] {
-        message.extend(part.as_bytes());
+/// Writes a response whose result is an object with members, and before them one whose value is JSON already.
+///
+/// # Errors
+/// Fails if the output does.
+pub(crate) fn write_response_with(
+    mut output: impl io::Write,
+    id: &RequestId,
+    (name, value): (&str, &impl Display),
+    others: &impl Serialize,
+) -> io::Result<()> {
+    output.write_all(br#"{"jsonrpc":"2.0","id":"#)?;
+    serde_json::to_writer(&mut output, id)?;
+    write!(output, r#","result":{{"{name}":{value},"#)?;
+    let is_opened = true;
+    serde_json::to_writer(
+        Members {
+            output: &mut output,
+            is_opened,
+        },
+        others,
+    )?;
+    output.write_all(b"}")
+}
+
+/// Writes an object without its first byte, into one that is open.
+struct Members<W> {
+    output: W,
+    /// True until the first byte comes.
+    is_opened: bool,
+}
+
+impl<W: io::Write> io::Write for Members<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_opened && !bytes.is_empty() {
+            self.is_opened = false;
+            return Ok(1);
+        }
+        self.output.write(bytes)
     }
-    message
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
 }
 
 /// Writes an error. One without an identifier answers a message whose identifier could not be read.

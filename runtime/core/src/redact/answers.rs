@@ -204,10 +204,8 @@ mod tests {
         let whole = redactor.text(&text).into_owned();
         assert_eq!(redactor.beginning(&text, text.len()), whole);
         assert_eq!(redactor.beginning(&text, text.len() + 1), whole);
-        assert_eq!(
-            redactor.beginning(&text, text.len() - 1),
-            whole[..whole.len() - 1]
-        );
+        // A secret could begin with the last letter of the first one.
+        assert_eq!(redactor.beginning(&text, text.len() - 1), "a [redacted:p]");
         // A part of the secret.
         assert_eq!(redactor.beginning(&text, text.len() - 3), "a ");
     }

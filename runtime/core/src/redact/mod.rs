@@ -30,6 +30,7 @@ mod answers;
 mod escape;
 mod forms;
 mod pattern;
+mod stream;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -39,6 +40,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use self::pattern::{Match, Pattern};
+
+pub use self::stream::Redaction;
 
 /// Minimum prefix of a secret that a live stream withholds, in bytes of one of its forms. Most secrets share their
 /// first bytes (`sk-`).
@@ -83,20 +86,6 @@ pub enum Replacement {
     Name,
     /// As many asterisks as the match has bytes, for data whose length must not change.
     SameLength,
-}
-
-/// Incremental redaction of a stream, in pieces of any size.
-#[derive(Debug)]
-pub struct Redaction {
-    redactor: Redactor,
-    replacement: Replacement,
-    /// Withheld bytes that could be the beginning of a match.
-    held: Vec<u8>,
-    /// Minimum number of matched bytes of a form for the input to be withheld.
-    least: usize,
-    /// Number of bytes of `held` that were already returned.
-    given: usize,
-    found: bool,
 }
 
 impl Redactor {
@@ -149,9 +138,13 @@ impl Redactor {
             return Cow::Borrowed(bytes);
         }
         let mut out = Vec::new();
-        let (end, found) = self.scan(bytes, true, replacement, &mut out);
-        debug_assert_eq!(end, bytes.len(), "complete input leaves no undecided match");
-        if found {
+        let scanned = self.scan(bytes, 0, true, replacement, &mut out);
+        debug_assert_eq!(
+            scanned.end,
+            bytes.len(),
+            "complete input leaves no undecided match"
+        );
+        if scanned.found {
             Cow::Owned(out)
         } else {
             Cow::Borrowed(bytes)
@@ -199,80 +192,97 @@ impl Redactor {
         }
         let mut redacted = Vec::new();
         let read = &text.as_bytes()[..text.floor_char_boundary(most)];
-        self.scan(read, false, Replacement::Name, &mut redacted);
+        self.scan(read, 0, false, Replacement::Name, &mut redacted);
         String::from_utf8_lossy(&redacted).into_owned()
     }
 
     /// Returns a redaction of a stream, which also finds secrets that are split between pieces.
     pub fn stream(&self, replacement: Replacement) -> Redaction {
-        Redaction {
-            redactor: self.clone(),
-            replacement,
-            held: Vec::new(),
-            least: 0,
-            given: 0,
-            found: false,
-        }
+        Redaction::new(self.clone(), replacement, 0)
     }
 
     /// Returns a redaction for text that is displayed live: the beginning of a possible secret is withheld only from
     /// its fourth character on, so that ordinary words appear without delay. Up to three characters of a secret can be
     /// shown.
     pub fn live_stream(&self) -> Redaction {
-        Redaction {
-            least: MIN_BEGINNING,
-            ..self.stream(Replacement::Name)
-        }
+        Redaction::new(self.clone(), Replacement::Name, MIN_BEGINNING)
     }
 
-    /// Copies `text` to `out` with matches replaced, as far as it can be decided; returns how far, and whether there
-    /// was a match. With `is_whole` no text follows, and everything is decided.
+    /// Copies `text` to `out` with matches replaced, as far as it can be decided. Its first `covered` bytes are replaced already.
+    /// With `is_whole` no text follows, and everything is decided. Matches that overlap are replaced together: what remained of the
+    /// second one would be most of a secret.
     fn scan(
         &self,
         text: &[u8],
+        covered: usize,
         is_whole: bool,
         replacement: Replacement,
         out: &mut Vec<u8>,
-    ) -> (usize, bool) {
+    ) -> Scanned {
         let Some(patterns) = &self.patterns else {
-            out.extend_from_slice(text);
-            return (text.len(), false);
+            out.extend_from_slice(&text[covered..]);
+            return Scanned::all(text, false);
         };
-        let mut found_any = false;
-        let mut copied = 0;
-        let mut at = 0;
-        let mut steps = 0_usize;
-        while at < text.len() {
-            if steps.is_multiple_of(LOOK) && self.is_given_up() {
-                out.extend_from_slice(&text[copied..at]);
-                return (text.len(), true);
+        let mut found = false;
+        // End of what was copied or replaced.
+        let mut done = covered;
+        for at in 0..text.len() {
+            if at.is_multiple_of(LOOK) && self.is_given_up() {
+                out.extend_from_slice(&text[done.min(at)..at]);
+                return Scanned::all(text, true);
             }
-            steps += 1;
             match patterns.find(&text[at..], is_whole) {
-                (Match::No, _) => at += 1,
+                (Match::No, _) => {}
                 (Match::Perhaps(_), _) => {
-                    out.extend_from_slice(&text[copied..at]);
-                    return (at, found_any);
+                    out.extend_from_slice(&text[done.min(at)..at]);
+                    let covered = done.saturating_sub(at);
+                    return Scanned {
+                        end: at,
+                        covered,
+                        found,
+                    };
                 }
                 (Match::Yes(length), mark) => {
-                    out.extend_from_slice(&text[copied..at]);
-                    match replacement {
-                        Replacement::Name => out.extend_from_slice(mark.as_bytes()),
-                        Replacement::SameLength => out.resize(out.len() + length, b'*'),
+                    let begins = at >= done;
+                    if begins {
+                        out.extend_from_slice(&text[done..at]);
+                        done = at;
                     }
-                    at += length;
-                    copied = at;
-                    found_any = true;
+                    let end = done.max(at + length);
+                    match replacement {
+                        Replacement::Name if begins => out.extend_from_slice(mark.as_bytes()),
+                        Replacement::Name => {}
+                        Replacement::SameLength => out.resize(out.len() + end - done, b'*'),
+                    }
+                    done = end;
+                    found = true;
                 }
             }
         }
-        out.extend_from_slice(&text[copied..]);
-        (text.len(), found_any)
+        out.extend_from_slice(&text[done..]);
+        Scanned::all(text, found)
     }
 
     fn is_given_up(&self) -> bool {
         let given_up = self.given_up.as_ref();
         given_up.is_some_and(|given_up| given_up.load(Ordering::Relaxed))
+    }
+}
+
+/// Result of a scan.
+struct Scanned {
+    /// End of what is decided.
+    end: usize,
+    /// Number of bytes behind it that are replaced already: a match overlaps what may be another one.
+    covered: usize,
+    found: bool,
+}
+
+impl Scanned {
+    fn all(text: &[u8], found: bool) -> Self {
+        let end = text.len();
+        let covered = 0;
+        Self { end, covered, found }
     }
 }
 
@@ -410,77 +420,6 @@ impl Bytes {
 
     fn intersects(self, other: Self) -> bool {
         (0..4).any(|i| self.0[i] & other.0[i] != 0)
-    }
-}
-
-impl Redaction {
-    /// Takes the next piece and returns the decided output; a possible beginning of a secret is withheld until the next
-    /// piece.
-    pub fn push<'a>(&mut self, piece: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.redactor.is_empty() {
-            return Cow::Borrowed(piece);
-        }
-        let text = if self.held.is_empty() {
-            Cow::Borrowed(piece)
-        } else {
-            let mut text = std::mem::take(&mut self.held);
-            text.extend_from_slice(piece);
-            Cow::Owned(text)
-        };
-        let mut out = Vec::with_capacity(text.len());
-        let (end, found) = self.redactor.scan(&text, false, self.replacement, &mut out);
-        self.found |= found;
-        self.held = text[end..].to_vec();
-        let mut out = self.without_given(&text, out);
-        self.given = self.given.saturating_sub(end);
-        let open = self.open();
-        if open > self.given {
-            out.extend_from_slice(&self.held[self.given..open]);
-            self.given = open;
-        }
-        Cow::Owned(out)
-    }
-
-    /// Returns the new part of `out`, which is `text` redacted, given that the first bytes of `text` were already
-    /// returned.
-    fn without_given(&self, text: &[u8], mut out: Vec<u8>) -> Vec<u8> {
-        let old = self.given.min(text.len());
-        // A match that began in the returned part replaces its remainder.
-        let same = text[..old].iter().zip(&out).take_while(|(a, b)| a == b).count();
-        out.drain(..same);
-        out
-    }
-
-    /// Returns how many of the held bytes need not be withheld.
-    fn open(&self) -> usize {
-        let Some(patterns) = self.redactor.patterns.as_deref().filter(|_| self.least > 0) else {
-            return 0;
-        };
-        let begins = |at: &usize| {
-            let (found, _) = patterns.find(&self.held[*at..], false);
-            matches!(found, Match::Perhaps(bytes) if bytes >= self.least) || matches!(found, Match::Yes(_))
-        };
-        (0..self.held.len()).find(begins).unwrap_or(self.held.len())
-    }
-
-    /// Returns `true` if there was a match so far.
-    pub fn has_found(&self) -> bool {
-        self.found
-    }
-
-    /// Returns the number of withheld bytes.
-    pub fn held(&self) -> usize {
-        self.held.len()
-    }
-
-    /// Ends the stream and returns the withheld output. The redaction can be reused afterwards.
-    pub fn finish(&mut self) -> Vec<u8> {
-        let held = std::mem::take(&mut self.held);
-        let rest = self.redactor.replace(&held, self.replacement);
-        self.found |= matches!(rest, Cow::Owned(_));
-        let rest = self.without_given(&held, rest.into_owned());
-        self.given = 0;
-        rest
     }
 }
 

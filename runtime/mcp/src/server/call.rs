@@ -1,5 +1,6 @@
 //! Call of a tool: waits for a permit, runs, and is answered once.
 
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,7 @@ use toolcell_core::{
 use crate::message::{self, RequestId, RpcError};
 use crate::server::context::Form;
 use crate::server::in_flight::Ticket;
+use crate::server::measured::{self, Writable};
 use crate::server::outbox::{Message, Outbox, Reply};
 use crate::server::question::{self, Subject};
 use crate::server::result::Unsent;
@@ -200,14 +202,6 @@ enum Body {
 }
 
 impl Answer {
-    fn message(&self, ticket: &Ticket) -> Vec<u8> {
-        match &self.body {
-            Body::Internal => message::error(Some(ticket.id()), &RpcError::internal()),
-            Body::Question(question) => message::response(ticket.id(), question),
-            Body::Result(result) => result.response(ticket.id(), &self.server.info, self.version),
-        }
-    }
-
     async fn send(
         self,
         ticket: Ticket,
@@ -215,26 +209,32 @@ impl Answer {
         outbox: &Outbox,
         reply: &Reply,
     ) {
-        let mut message = self.message(&ticket);
-        let mut room = outbox.try_room(message.len());
-        if room.is_none() {
-            // Escapes make a message many times as long as its result: it is written again when there is room.
-            let bytes = message.len();
-            drop(message);
-            room = tokio::select! {
+        let unsent = (&self, ticket.id());
+        // Escapes make a message many times as long as its result: it is written when there is room.
+        let (bytes, message) = measured::measure(&unsent);
+        let room = match outbox.try_room(bytes) {
+            Some(room) => Some(room),
+            None => tokio::select! {
                 room = outbox.room(bytes) => room,
                 () = ticket.withdrawn() => None,
-            };
-            message = match room {
-                Some(_) => self.message(&ticket),
-                None => return,
-            };
-        }
+            },
+        };
+        let Some(room) = room else { return };
+        let message = message.unwrap_or_else(|| measured::written(&unsent, bytes));
         drop(self);
-        if let Some(room) = room
-            && ticket.is_answered()
-        {
+        if ticket.is_answered() {
             outbox.send(reply, Message::of_call(message, room, ticket, permit));
+        }
+    }
+}
+
+impl Writable for (&Answer, &RequestId) {
+    fn write(&self, output: &mut impl io::Write) -> io::Result<()> {
+        let (answer, id) = *self;
+        match &answer.body {
+            Body::Internal => output.write_all(&message::error(Some(id), &RpcError::internal())),
+            Body::Question(question) => message::write_response(output, id, question),
+            Body::Result(result) => result.write(output, id, &answer.server.info, answer.version),
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Results of calls, in the form of each version.
 
+use std::borrow::Cow;
+use std::io;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -7,6 +10,7 @@ use serde_json::Value;
 use toolcell_core::{Blob, CallResult, Content, Receipt};
 
 use crate::message::{self, RequestId};
+use crate::server::compact_json::CompactJson;
 use crate::server::context::{self, Form};
 use crate::version::Version;
 
@@ -50,7 +54,7 @@ impl Meta<'_> {
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Part<'a> {
     Text {
-        text: std::borrow::Cow<'a, str>,
+        text: PartText<'a>,
     },
     Image {
         data: String,
@@ -71,6 +75,14 @@ pub(super) enum Part<'a> {
     },
 }
 
+/// Text of a part.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum PartText<'a> {
+    Own(Cow<'a, str>),
+    Json(&'a CompactJson),
+}
+
 /// Bytes that are neither an image nor audio: a resource without an address of its own.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,7 +97,7 @@ pub(crate) struct Unsent {
     result: CallResult,
     form: Form,
     /// Structured result as JSON, and whether it is an object.
-    structured: Option<(String, bool)>,
+    structured: Option<(CompactJson, bool)>,
 }
 
 impl Unsent {
@@ -100,39 +112,55 @@ impl Unsent {
         }
         let structured = result.structured.take().filter(|_| result.error.is_none());
         Self {
-            structured: structured.map(|value| (value.to_string(), value.is_object())),
+            structured: structured.map(|value| (CompactJson::of(&value), value.is_object())),
             result,
             form,
         }
     }
 
     /// Writes the response. `server` describes the server, for versions without sessions.
-    pub(crate) fn response(&self, id: &RequestId, server: &Value, version: Version) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// Fails if the output does.
+    pub(crate) fn write(
+        &self,
+        output: &mut impl io::Write,
+        id: &RequestId,
+        server: &Value,
+        version: Version,
+    ) -> io::Result<()> {
         if !matches!(self.form, Form::Tool) {
-            return context::response(id, &self.result, &self.form, server, version);
+            let response = context::response(&self.result, &self.form, server, version);
+            return response.write(output, id);
         }
         let structured = self.structured.as_ref();
-        let text = structured.map(|(json, _)| json.as_str());
-        let result = CallToolResult::new(&self.result, text, server, version);
+        let result = CallToolResult::new(&self.result, structured.map(|(json, _)| json), server, version);
         let is_allowed =
             |is_object: bool| version.is_stateless() || (version >= Version::V2025_06_18 && is_object);
         match structured {
             Some((json, is_object)) if is_allowed(*is_object) => {
-                message::response_with(id, &result, ("structuredContent", json))
+                message::write_response_with(output, id, ("structuredContent", json), &result)
             }
-            _ => message::response(id, &result),
+            _ => message::write_response(output, id, &result),
         }
     }
 }
 
 impl<'a> CallToolResult<'a> {
     /// Converts a result; its structured part is also its text if it has no other.
-    fn new(result: &'a CallResult, structured: Option<&'a str>, server: &'a Value, version: Version) -> Self {
+    fn new(
+        result: &'a CallResult,
+        structured: Option<&'a CompactJson>,
+        server: &'a Value,
+        version: Version,
+    ) -> Self {
         let mut content: Vec<Part<'a>> = (result.content.iter().enumerate())
             .map(|(index, content)| part(content, index, version))
             .collect();
         if let Some(json) = structured.filter(|_| content.is_empty()) {
-            content.push(Part::Text { text: json.into() });
+            content.push(Part::Text {
+                text: PartText::Json(json),
+            });
         }
         Self {
             content,
@@ -159,7 +187,7 @@ pub(super) fn for_client(receipt: &Receipt) -> Receipt {
 pub(super) fn part(content: &Content, index: usize, version: Version) -> Part<'_> {
     match content {
         Content::Text { text } => Part::Text {
-            text: text.as_str().into(),
+            text: PartText::Own(text.as_str().into()),
         },
         Content::Blob(blob) => of_blob(blob, index, version),
         Content::Link(link) if version >= Version::V2025_06_18 => Part::ResourceLink {
@@ -168,7 +196,7 @@ pub(super) fn part(content: &Content, index: usize, version: Version) -> Part<'_
             mime_type: link.media_type.as_deref(),
         },
         Content::Link(link) => Part::Text {
-            text: format!("{}: {}", link.name, link.uri).into(),
+            text: PartText::Own(format!("{}: {}", link.name, link.uri).into()),
         },
     }
 }
@@ -199,7 +227,9 @@ mod tests {
 
     fn shown(result: &CallResult, version: Version) -> Value {
         let unsent = Unsent::new(result.clone(), Form::Tool);
-        let line = unsent.response(&RequestId::Number(1), &json!({"name": "s"}), version);
+        let mut line = Vec::new();
+        let (id, server) = (RequestId::Number(1), json!({"name": "s"}));
+        unsent.write(&mut line, &id, &server, version).unwrap();
         let mut message: Value = serde_json::from_slice(&line).unwrap();
         message["result"].take()
     }

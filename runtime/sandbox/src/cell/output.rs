@@ -481,7 +481,8 @@ mod tests {
         for part in ["hunter2", "hunte", "nter2"] {
             assert!(!text.contains(part), "{part}");
         }
-        assert_eq!(lines[0], "a [redacted:token]");
+        // Another secret could begin with its last letter and the line end: it comes with what follows.
+        assert!(lines.iter().any(|line| line == "a [redacted:token]"), "{lines:?}");
         assert!(written > 2 * MAX_LINE as u64);
 
         let observer = Arc::new(Recording::default());

@@ -37,6 +37,10 @@ pub(super) const MAX_NESTING: u32 = 16;
 /// size in a few bytes, and the engine adds sizes up in 32 bits.
 const MAX_VALUE_BYTES: u32 = 256 << 20;
 
+/// Maximum host memory for each byte that the engine counts when it passes a value of a stream or future from one part of a component
+/// to another. The names of flags are texts of their own: 32 flags of one letter would take 25 bytes.
+pub(crate) const MAX_PASSED_WEIGHT: u32 = 8;
+
 /// Limit of the complexity of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +68,8 @@ pub enum ComplexityLimit {
     TableElements,
     /// Size of a value of a type.
     ValueBytes,
+    /// Host memory of a value of a stream or future.
+    PassedWeight,
 }
 
 impl ComplexityLimit {
@@ -81,6 +87,7 @@ impl ComplexityLimit {
             Self::Tables => MAX_TABLES,
             Self::TableElements => MAX_TABLE_START,
             Self::ValueBytes => MAX_VALUE_BYTES,
+            Self::PassedWeight => MAX_PASSED_WEIGHT,
         })
     }
 }
@@ -99,6 +106,9 @@ impl fmt::Display for ComplexityLimit {
             Self::Tables => "tables",
             Self::TableElements => "elements in one table",
             Self::ValueBytes => "bytes in a value of one type, such as a list of fixed length",
+            Self::PassedWeight => {
+                "bytes of memory for each byte of a value in a stream or future, such as many flags with short names"
+            }
         })
     }
 }

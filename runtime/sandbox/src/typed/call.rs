@@ -15,6 +15,7 @@ use crate::cell::state::CellState;
 use crate::cell::{GuestCall, HOSTCALL_BASE, LinkedWorld};
 use crate::engine::EngineKind;
 use crate::json_length::json_length;
+use crate::load::complexity::MAX_PASSED_WEIGHT;
 use crate::typed::schema::RESULT;
 use crate::typed::wit_type::WitType;
 use crate::typed::{Function, lift, lower};
@@ -93,6 +94,11 @@ impl<'a> FunctionCall<'a> {
         let weight = self.function.result.as_ref()?.uncounted();
         let mut fuel = (usual / weight).max(LEAST_AT_ONCE);
         let account = &store.data().account;
+        // The concurrent engine passes values of streams as well, within the same limit.
+        let weight = match self.is_copied {
+            true => weight.max(MAX_PASSED_WEIGHT.into()),
+            false => weight,
+        };
         let share = account.left() / SHARE / weight;
         let aside = (share > fuel)
             .then(|| account.set_aside(share * weight))

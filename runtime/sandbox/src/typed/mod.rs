@@ -30,6 +30,7 @@ use crate::cell::state::CellState;
 use crate::error::LoadError;
 use crate::load::definitions::{MAX_DESCRIPTION, MAX_TOOLS, Stored};
 use docs::Docs;
+pub(crate) use wit_type::weight_of_names;
 use wit_type::{MAX_NAME_BYTES, MAX_TYPE_PARTS, Room, Unsupported, WitType};
 
 /// Maximum number of functions that are listed with the reason why they are no tools.

@@ -160,18 +160,9 @@ impl WitType {
 
     /// The same for one element of a list.
     fn weight(&self) -> u64 {
-        // A text: its header, and an allocation of at least 32 bytes.
-        let allocated = |name: &String| 24 + name.len().max(32);
-        let of_names = |values: usize, names: &mut dyn Iterator<Item = &String>| {
-            let (allocated, counted) = names.fold((0, 0), |(bytes, length), name| {
-                (bytes + allocated(name), length + name.len())
-            });
-            let values = 40 * values;
-            ((values + allocated) as u64).div_ceil((values + counted) as u64)
-        };
         let own = match self {
-            Self::Flags(names) => of_names(1, &mut names.iter()),
-            Self::Record(fields) => of_names(1 + fields.len(), &mut fields.iter().map(|(name, _)| name)),
+            Self::Flags(names) => weight_of_names(1, names.iter()),
+            Self::Record(fields) => weight_of_names(1 + fields.len(), fields.iter().map(|(name, _)| name)),
             _ => 1,
         };
         self.children().map(Self::weight).max().unwrap_or(1).max(own)
@@ -200,6 +191,18 @@ impl WitType {
             _ => Box::new(std::iter::empty()),
         }
     }
+}
+
+/// Returns the largest number of bytes that the host allocates for one byte which the engine counts, for this many values with these
+/// names.
+pub(crate) fn weight_of_names<T: AsRef<str>>(values: usize, names: impl Iterator<Item = T>) -> u64 {
+    // A text: its header, and an allocation of at least 32 bytes.
+    let (allocated, counted) = names.fold((0, 0), |(allocated, counted), name| {
+        let length = name.as_ref().len();
+        (allocated + 24 + length.max(32), counted + length)
+    });
+    let values = 40 * values;
+    ((values + allocated) as u64).div_ceil((values + counted) as u64)
 }
 
 impl Room {

@@ -49,7 +49,71 @@ fn secret_is_found_wherever_its_notation_is_cut() {
     }
 }
 
+#[test]
+fn secrets_that_overlap_are_replaced_together() {
+    let secrets = [
+        ("a", "alpha-beta-1"),
+        ("b", "beta-1-gamma"),
+        ("c", "alpha"),
+        ("d", "abab"),
+    ];
+    let redactor = Redactor::new(secrets);
+    for (text, expected) in [
+        ("<alpha-beta-1-gamma>", "<[redacted:a]>"),
+        ("<alpha-beta-1alpha>", "<[redacted:a][redacted:c]>"),
+        ("<alpha-beta>", "<[redacted:c]-beta>"),
+        ("<alpha-beta-1-gamm>", "<[redacted:a]-gamm>"),
+        ("<ababab>", "<[redacted:d]>"),
+        ("<ababXab>", "<[redacted:d]Xab>"),
+    ] {
+        assert_eq!(redactor.text(text), expected);
+        for cut in 0..=text.len() {
+            let pushed = |mut stream: Redaction| {
+                let mut out = stream.push(&text.as_bytes()[..cut]).into_owned();
+                out.extend_from_slice(&stream.push(&text.as_bytes()[cut..]));
+                out.extend(stream.finish());
+                String::from_utf8(out).unwrap()
+            };
+            assert_eq!(pushed(redactor.stream(Replacement::Name)), expected, "{cut}");
+            // Up to three characters of a secret can be shown.
+            let live = pushed(redactor.live_stream());
+            let shown = secrets.iter().any(|(_, secret)| live.contains(secret));
+            assert!(
+                !shown && live.contains("gamm") == expected.contains("gamm"),
+                "{cut}: {live}"
+            );
+        }
+    }
+}
+
 proptest! {
+    #[test]
+    fn no_byte_of_a_secret_remains_where_several_overlap(
+        secrets in prop::collection::vec("[ab]{4,7}|[a-c-]{8,10}", 1..4),
+        text in "[abc-]{0,60}",
+        cuts in prop::collection::vec(0_usize..60, 0..8),
+    ) {
+        let redactor = Redactor::new(secrets.iter().map(|secret| ("s", secret.as_str())));
+        let whole = redactor.replace(text.as_bytes(), Replacement::SameLength).into_owned();
+        prop_assert_eq!(whole.len(), text.len());
+        for secret in &secrets {
+            for at in (0..text.len()).filter(|at| text[*at..].starts_with(secret.as_str())) {
+                prop_assert!(whole[at..at + secret.len()].iter().all(|byte| *byte == b'*'), "{secret}");
+            }
+        }
+        let mut stream = redactor.stream(Replacement::SameLength);
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.push(text.len());
+        cuts.sort_unstable();
+        let (mut from, mut out) = (0, Vec::new());
+        for to in cuts {
+            out.extend_from_slice(&stream.push(&text.as_bytes()[from..to]));
+            from = to;
+        }
+        out.extend(stream.finish());
+        prop_assert_eq!(out, whole);
+    }
+
     #[test]
     fn live_stream_loses_nothing_and_reveals_no_secret(
         parts in prop::collection::vec(prop_oneof![

@@ -1,5 +1,7 @@
 //! Answers to calls in the form of their method: results of tools, contents of resources, messages of prompts.
 
+use std::io;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -26,15 +28,25 @@ pub(crate) enum Form {
     Prompt { description: Option<String> },
 }
 
-/// Writes the answer to a call that read a resource or got a prompt. Its errors are those of the protocol.
-pub(crate) fn response(
-    id: &RequestId,
-    result: &CallResult,
-    form: &Form,
-    server: &Value,
-    version: Version,
-) -> Vec<u8> {
-    match body(result, form, version) {
+/// Answer to a call that read a resource or got a prompt. Its errors are those of the protocol.
+pub(crate) struct Response(Result<Map<String, Value>, RpcError>);
+
+impl Response {
+    /// Writes the answer.
+    ///
+    /// # Errors
+    /// Fails if the output does.
+    pub(crate) fn write(&self, output: &mut impl io::Write, id: &RequestId) -> io::Result<()> {
+        match &self.0 {
+            Ok(body) => message::write_response(output, id, body),
+            Err(error) => output.write_all(&message::error(Some(id), error)),
+        }
+    }
+}
+
+/// Returns the answer to a call.
+pub(crate) fn response(result: &CallResult, form: &Form, server: &Value, version: Version) -> Response {
+    Response(match body(result, form, version) {
         Ok(mut body) => {
             let mut meta = Map::new();
             if let Some(receipt) = &result.receipt {
@@ -47,16 +59,16 @@ pub(crate) fn response(
             if !meta.is_empty() {
                 body.insert("_meta".into(), Value::Object(meta));
             }
-            message::response(id, &body)
+            Ok(body)
         }
         Err(mut error) => {
             if let Some(receipt) = &result.receipt {
                 let data = error.data.get_or_insert_with(|| json!({}));
                 data[RECEIPT_KEY] = json!(for_client(receipt));
             }
-            message::error(Some(id), &error)
+            Err(error)
         }
-    }
+    })
 }
 
 fn body(result: &CallResult, form: &Form, version: Version) -> Result<Map<String, Value>, RpcError> {

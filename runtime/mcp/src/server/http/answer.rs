@@ -16,9 +16,12 @@ use crate::server::outbox::{Message, Unwritten};
 /// Time without an event after which a comment is sent, so that proxies keep the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Maximum size of a part that is handed to the connection, in bytes. It takes the next when it has written most of
-/// them, so that a message keeps its room until it is read.
+/// Maximum size of a part that is handed to the connection, in bytes. It takes the next when it has written most of them.
 const PART_BYTES: usize = 64 << 10;
+
+/// Beginning and end of an event.
+const EVENT: &[u8] = b"event: message\ndata: ";
+const EVENT_END: &[u8] = b"\n\n";
 
 /// Body of a response.
 pub(crate) enum Answer {
@@ -28,11 +31,12 @@ pub(crate) enum Answer {
     Events(Events),
 }
 
-/// Rest of a message or a text.
+/// Rest of a message or a text. The bytes of a message keep its room and its call until the last of them is written.
 pub(crate) struct Parts {
     pub(super) rest: Bytes,
-    /// Keeps its room and its call until the last part is taken.
-    message: Option<Message>,
+    /// Frame of an event: what comes before its message, and after it.
+    before: &'static [u8],
+    after: &'static [u8],
 }
 
 /// Messages as server-sent events.
@@ -42,35 +46,45 @@ pub(crate) struct Events {
     keep_alive: Pin<Box<Sleep>>,
 }
 
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl Parts {
-    fn of(mut message: Message) -> Self {
-        Self {
-            rest: std::mem::take(&mut message.bytes).into(),
-            message: Some(message),
-        }
+    fn of(message: Message) -> Self {
+        Self::text(Bytes::from_owner(message))
     }
 
-    /// Frames a message as an event: JSON in one line has no line end.
-    fn event(message: Message) -> Self {
-        let mut parts = Self::of(message);
-        let mut framed = Vec::with_capacity(parts.rest.len() + 24);
-        framed.extend_from_slice(b"event: message\ndata: ");
-        framed.extend_from_slice(&parts.rest);
-        framed.extend_from_slice(b"\n\n");
-        parts.rest = framed.into();
-        parts
+    /// Frames a message as an event: JSON in one line has no line end. A large one is not copied.
+    fn event(mut message: Message) -> Self {
+        if message.bytes.len() <= PART_BYTES {
+            message.bytes = [EVENT, &message.bytes, EVENT_END].concat();
+            return Self::of(message);
+        }
+        Self {
+            before: EVENT,
+            after: EVENT_END,
+            ..Self::of(message)
+        }
     }
 
     fn text(text: impl Into<Bytes>) -> Self {
-        Self {
-            rest: text.into(),
-            message: None,
-        }
+        let rest = text.into();
+        let (before, after) = (&[][..], &[][..]);
+        Self { rest, before, after }
     }
 
     fn next(&mut self) -> Option<Bytes> {
+        let framing = match self.rest.is_empty() {
+            false => &mut self.before,
+            true => &mut self.after,
+        };
+        if !framing.is_empty() {
+            return Some(Bytes::from_static(std::mem::take(framing)));
+        }
         if self.rest.is_empty() {
-            self.message = None;
             return None;
         }
         Some(self.rest.split_to(self.rest.len().min(PART_BYTES)))
@@ -199,4 +213,47 @@ pub(crate) fn status(code: StatusCode) -> Response<Answer> {
     let mut response = Response::new(Answer::Whole(Parts::text(Bytes::new())));
     *response.status_mut() = code;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::outbox::{Outbox, Reply, SharedRoom};
+
+    async fn message(outbox: &Outbox, size: usize) {
+        outbox.answer(&Reply::Alone, vec![b'x'; size]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn message_keeps_its_room_until_its_last_byte_is_written() {
+        let room = SharedRoom::new(8 << 20);
+        let free = room.free.clone();
+        let (outbox, mut unwritten) = Outbox::within(room, true);
+        for (size, is_event) in [
+            (3 * PART_BYTES + 1, false),
+            (3 * PART_BYTES + 1, true),
+            (PART_BYTES, true),
+        ] {
+            message(&outbox, size).await;
+            let message = unwritten.queue.recv().await.unwrap();
+            let mut parts = match is_event {
+                true => Parts::event(message),
+                false => Parts::of(message),
+            };
+            let taken: Vec<Bytes> = std::iter::from_fn(|| parts.next()).collect();
+            let text = taken.concat();
+            let frame = if is_event {
+                "event: message\ndata: \n\n".len()
+            } else {
+                0
+            };
+            assert_eq!(text.len(), size + frame);
+            assert_eq!(text.ends_with(b"x\n\n"), is_event);
+            drop(parts);
+            // The connection holds the parts until it has written them.
+            assert!(free.available_permits() < 8 << 20);
+            drop(taken);
+            assert_eq!(free.available_permits(), 8 << 20);
+        }
+    }
 }

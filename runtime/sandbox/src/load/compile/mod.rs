@@ -3,6 +3,7 @@
 mod child;
 mod command;
 mod isolation;
+mod passed_values;
 mod type_sizes;
 
 pub use child::compile_child_main;

@@ -14,6 +14,8 @@ use crate::error::LoadError;
 use crate::load::complexity::ComplexityLimit;
 use crate::load::preflight::malformed;
 
+use super::passed_values::PassedValues;
+
 /// Checks the sizes of all types of a component that is valid.
 ///
 /// # Errors
@@ -46,6 +48,7 @@ struct Layout {
 #[derive(Default)]
 struct Sizes {
     values: HashMap<ComponentDefinedTypeId, Layout>,
+    passed: PassedValues,
     others: HashSet<ComponentAnyTypeId>,
 }
 
@@ -210,6 +213,7 @@ impl Sizes {
             }
             T::Future { ty, .. } | T::Stream { ty, .. } => {
                 self.sequence(types, ty.iter().copied())?;
+                self.passed.check(types, *ty)?;
                 HANDLE
             }
             T::Own(_) | T::Borrow(_) => HANDLE,

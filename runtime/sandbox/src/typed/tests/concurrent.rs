@@ -392,3 +392,64 @@ async fn many_waiting_tasks_take_no_stacks_of_other_calls() {
         }
     }
 }
+
+/// A component with two parts, of which one reads this many values of flags that the other writes, and returns their number.
+fn passing(count: u32) -> String {
+    let names: String = (0..8).map(|n| format!(" \"eight-f{n}\"")).collect();
+    let memory = 1 + 4 * count / 65_536;
+    format!(
+        r#"(component
+(component $a
+  (type $f (flags{names})) (export $t "f" (type $f)) (type $s (stream $t))
+  (core module $libc (memory (export "memory") {memory}))
+  (core instance $libc (instantiate $libc))
+  (core func $new (canon stream.new $s))
+  (core func $write (canon stream.write $s async (memory $libc "memory")))
+  (core module $m
+    (import "" "memory" (memory {memory}))
+    (import "" "new" (func $new (result i64)))
+    (import "" "write" (func $write (param i32 i32 i32) (result i32)))
+    (func (export "open") (result i32) (local $ends i64)
+      (memory.fill (i32.const 0) (i32.const 255) (i32.mul (i32.const 4) (i32.const {count})))
+      (local.set $ends (call $new))
+      (drop (call $write (i32.wrap_i64 (i64.shr_u (local.get $ends) (i64.const 32))) (i32.const 0) (i32.const {count})))
+      (i32.wrap_i64 (local.get $ends))))
+  (core instance $i (instantiate $m (with "" (instance
+    (export "memory" (memory $libc "memory")) (export "new" (func $new)) (export "write" (func $write))))))
+  (func (export "open") (result $s) (canon lift (core func $i "open"))))
+(instance $a (instantiate $a))
+(component $b
+  (type $f (flags{names})) (import "f" (type $t (eq $f))) (type $s (stream $t))
+  (import "open" (func $open (result $s)))
+  (core module $libc (memory (export "memory") {memory}))
+  (core instance $libc (instantiate $libc))
+  (core func $open (canon lower (func $open)))
+  (core func $read (canon stream.read $s async (memory $libc "memory")))
+  (core module $m
+    (import "" "open" (func $open (result i32)))
+    (import "" "read" (func $read (param i32 i32 i32) (result i32)))
+    (func (export "pass") (result i32)
+      (i32.shr_u (call $read (call $open) (i32.const 0) (i32.const {count})) (i32.const 4))))
+  (core instance $i (instantiate $m (with "" (instance (export "open" (func $open)) (export "read" (func $read))))))
+  (func (export "pass") (result u32) (canon lift (core func $i "pass"))))
+(instance $b (instantiate $b (with "f" (type $a "f")) (with "open" (func $a "open"))))
+(export "pass" (func $b "pass")))"#
+    )
+}
+
+/// The engine makes a text of each name of a flag, and counts its length alone.
+#[tokio::test]
+async fn values_passed_between_parts_take_a_share_of_memory() {
+    let memory = 100 << 20;
+    for (count, is_ok) in [(40_000, true), (100_000, false)] {
+        let component = load(&sandbox(), &passing(count)).await.unwrap();
+        let limits = Limits {
+            memory,
+            ..Limits::default()
+        };
+        let result = call(&component, limited(limits), "pass", json!({})).await;
+        let limit = Limit::Memory(memory);
+        let expected = (!is_ok).then_some(ToolError::Limit { limit });
+        assert_eq!(result.error, expected, "{count}");
+    }
+}

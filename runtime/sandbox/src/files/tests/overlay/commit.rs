@@ -175,6 +175,22 @@ fn what_is_denied_is_left_out_of_a_commit() {
     assert!(scratch.host("good").exists() && !scratch.host("private/new").exists());
 }
 
+/// Through such a link the denied path would lead to what is not denied.
+#[test]
+fn link_above_a_denied_path_is_left_out_of_a_commit() {
+    let mut scratch = Scratch::new(&["other/key"], &[], &[]);
+    symlink("other", scratch.upper("private")).unwrap();
+    symlink("other", scratch.upper("public")).unwrap();
+    let denial = PathDenial {
+        host: scratch.host("private/key"),
+        uses: DeniedUse::All,
+        by: "deny=private/key".into(),
+    };
+    scratch.options.denials.paths.push(denial);
+    assert_eq!(scratch.skipped(), ["private"]);
+    assert!(scratch.host("public").is_symlink() && !scratch.host("private").is_symlink());
+}
+
 #[test]
 fn what_starts_programs_stays_in_a_removed_directory() {
     let host = [&REPOSITORY[..], &["sub/.git/config", "sub/x", "old/x"]].concat();
