@@ -149,3 +149,32 @@ fn unstored_response_leaves_the_session_before_it_alone() {
     );
     assert_eq!(ask(&first["id"]).status, 400);
 }
+
+#[test]
+fn refused_response_leaves_no_session() {
+    let user = user(json!([{"text": "Hello."}, {"text": "Bye."}]));
+    let served = Served::start(&user);
+    let count = || {
+        let sessions = served.get("/api/sessions").json();
+        sessions["sessions"].as_array().unwrap().len()
+    };
+    let refused = |body: Value| {
+        let mut body = body;
+        body["model"] = json!("default");
+        body["tools"] = json!([{"type": "function", "name": "no name", "parameters": {"type": "object"}}]);
+        for stream in [false, true] {
+            body["stream"] = json!(stream);
+            let answer = served.post("/v1/responses", &body);
+            assert_eq!(answer.status, 400, "{}", answer.body);
+        }
+    };
+    refused(json!({"input": "Hi"}));
+    let earlier = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}, {"role": "user", "content": "Hi"}]);
+    refused(json!({"input": earlier}));
+    assert_eq!(count(), 0);
+    // The second continues after the first, the refused one in a copy of it.
+    let first = respond(&served, &json!("Hi"), None).json();
+    respond(&served, &json!("Hi"), Some(&first["id"]));
+    refused(json!({"input": "Hi", "previous_response_id": first["id"]}));
+    assert_eq!(count(), 1);
+}

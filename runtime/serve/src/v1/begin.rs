@@ -22,6 +22,8 @@ pub(super) struct Begin {
     pub(super) events: u64,
     /// Number of events before this part of it.
     pub(super) at: u64,
+    /// True if the session was added to the store for it.
+    pub(super) is_new: bool,
 }
 
 /// Begins a session of the store, whose earlier messages are imported.
@@ -48,6 +50,7 @@ pub(super) async fn new(
         results: BTreeMap::new(),
         events,
         at: events,
+        is_new: true,
     })
 }
 
@@ -96,6 +99,7 @@ pub(super) async fn waiting(
         results,
         events: turn,
         at: info.events,
+        is_new: false,
     }))
 }
 
@@ -123,6 +127,7 @@ pub(super) fn in_memory(
             results: of_turn.results,
             events: 0,
             at: 0,
+            is_new: false,
         },
         None => {
             checked?;
@@ -133,6 +138,7 @@ pub(super) fn in_memory(
                 results: BTreeMap::new(),
                 events: 0,
                 at: 0,
+                is_new: false,
             }
         }
     })
@@ -202,6 +208,7 @@ pub(super) async fn go_on(
         results,
         events: if is_same_turn { before } else { events },
         at: events,
+        is_new: next.is_some(),
     })
 }
 

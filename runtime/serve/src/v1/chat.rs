@@ -172,7 +172,7 @@ pub(super) async fn respond(
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let feed = Feed::new(chat.toolcell);
-    run(server, call, request, feed.clone(), cancel);
+    run(server, call, request, feed.clone(), cancel, false);
     let answer = Answer {
         id: format!("chatcmpl-{}", session.replace('-', "")),
         session,
@@ -193,19 +193,25 @@ pub(super) async fn respond(
     }
 }
 
-/// Runs a turn on a task, whose text goes to a feed.
+/// Runs a turn on a task, whose text goes to a feed. A session that was added to the store for it goes if it is refused.
 pub(super) fn run(
     server: &Server,
     call: &Call,
     request: TurnRequest,
     feed: Arc<Feed>,
     cancel: CancellationToken,
+    is_new: bool,
 ) {
     let turns = server.turns.clone();
     let client = call.caller.state.clone();
     server.turns.spawn(async move {
         let sink: Arc<dyn EventSink> = feed.clone();
+        let session = request.session.clone();
         let end = turns.run_for(&client, request, sink, cancel).await;
+        if is_new && end.is_err() {
+            // It has no turn, and no client knows of it.
+            let _ = turns.host.delete(&session).await;
+        }
         feed.finish(end);
     });
 }

@@ -187,7 +187,7 @@ pub(super) async fn respond(
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let feed = Feed::new(wanted.toolcell);
-    run(server, call, request, feed.clone(), cancel);
+    run(server, call, request, feed.clone(), cancel, begin.is_new);
     let answer = Answer {
         id: id_of(&begin.session, begin.events),
         message: references::message_id(&begin.session, begin.at),
