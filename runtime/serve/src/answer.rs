@@ -87,6 +87,14 @@ impl Failure {
         self
     }
 
+    /// Names the member that is wrong, unless a more exact one is named.
+    pub(crate) fn in_param(self, param: &str) -> Self {
+        match self.param {
+            Some(_) => self,
+            None => self.param(param),
+        }
+    }
+
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self

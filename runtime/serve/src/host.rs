@@ -111,8 +111,8 @@ pub struct TurnRequest {
     pub asker: Option<Arc<dyn Asker>>,
     /// Tools of the client, which it runs itself.
     pub client_tools: Vec<ClientTool>,
-    /// Results of calls of these tools, by their number among those that the paused turn waits for.
-    pub results: BTreeMap<usize, String>,
+    /// Results of calls of these tools for which the paused turn waits.
+    pub results: BTreeMap<CallPlace, String>,
 }
 
 /// Place of a session.
@@ -123,6 +123,8 @@ pub enum Keep {
     New(Vec<Message>),
     /// In memory, and paused.
     Paused,
+    /// In memory, as a copy of this session of the store.
+    Copied(String),
 }
 
 /// Start of a turn.
@@ -184,7 +186,7 @@ pub struct TurnEnd {
     pub outcome: Option<TurnOutcome>,
     /// Answer.
     pub text: String,
-    /// Tokens of the turn.
+    /// Tokens of this run: those before a pause of the turn are not counted again.
     pub usage: Usage,
     /// Failure of the host, such as that of its store.
     pub failure: Option<String>,
@@ -194,9 +196,20 @@ pub struct TurnEnd {
     pub limit: Option<Refusal>,
 }
 
+/// Place of a call in its turn, which no other call of the turn has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallPlace {
+    /// Step of the turn, from 1.
+    pub step: u32,
+    /// Number of calls before it in the answer of the step.
+    pub index: usize,
+}
+
 /// Call of a tool of the client.
 #[derive(Debug, Clone)]
 pub struct ClientCall {
+    /// Place of the call in its turn.
+    pub place: CallPlace,
     /// Name of the tool.
     pub name: String,
     /// Arguments.

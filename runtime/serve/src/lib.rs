@@ -32,8 +32,8 @@ mod v1;
 pub use access::{Access, LINK_PATH, LinkPrinter, PageKey};
 pub use clients::{AuditLine, Client, ClientLimits, Decision, MAX_REQUESTS};
 pub use host::{
-    AgentInfo, Asker, Attachment, ClientCall, ClientTool, Found, Host, Keep, PreparedTurn, QuestionText,
-    Refusal, RunTurn, ScratchDecision, Start, TextPart, TurnEnd, TurnRequest, Words,
+    AgentInfo, Asker, Attachment, CallPlace, ClientCall, ClientTool, Found, Host, Keep, PreparedTurn,
+    QuestionText, Refusal, RunTurn, ScratchDecision, Start, TextPart, TurnEnd, TurnRequest, Words,
 };
 pub use room::MAX_UNREAD;
 pub use server::{MAX_CONNECTIONS, Server};

@@ -1,5 +1,6 @@
 //! `toolcell serve`: its page, its API, and OpenAI clients, with the real program.
 
+mod client_calls;
 mod crash;
 mod openai;
 mod openapi;

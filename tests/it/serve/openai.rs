@@ -219,24 +219,24 @@ fn error_names_what_is_wrong_in_the_form_of_openai() {
             chat,
             json!({"model": "default", "messages": hi, "tools": [{}]}),
             "tools",
-            "no function with a name",
+            "has no function with a name",
         ),
         (
             chat,
             json!({"model": "default", "messages": picture("data:text/html;base64,AAAA")}),
-            "",
+            "messages[0]",
             "PNG, JPEG, GIF or WebP",
         ),
         (
             chat,
             json!({"model": "default", "messages": picture("http://127.0.0.1/")}),
-            "",
+            "messages[0]",
             "no other URL is fetched",
         ),
         (
             chat,
             json!({"model": "default", "messages": [{"role": long}]}),
-            "",
+            "messages[0]",
             "unknown role",
         ),
         (

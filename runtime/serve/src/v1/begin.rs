@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use hyper::StatusCode;
 use toolcell_core::{Event, Message};
 
+use super::call_id::TurnResults;
 use super::responses::{MAX_TURN, of_id};
-use super::turn_of;
+use super::stored::StoredTurn;
 use crate::answer::Failure;
-use crate::host::{Keep, Start};
+use crate::host::{CallPlace, Keep, Start};
 use crate::server::{Call, Server};
 
 /// Turn of a response.
@@ -16,11 +17,13 @@ pub(super) struct Begin {
     pub(super) session: String,
     pub(super) keep: Keep,
     pub(super) start: Start,
-    pub(super) results: BTreeMap<usize, String>,
+    pub(super) results: BTreeMap<CallPlace, String>,
     /// Number of events before the turn.
     pub(super) events: u64,
     /// Number of events before this part of it.
     pub(super) at: u64,
+    /// True if the session was added to the store for it.
+    pub(super) is_new: bool,
 }
 
 /// Begins a session of the store, whose earlier messages are imported.
@@ -47,6 +50,7 @@ pub(super) async fn new(
         results: BTreeMap::new(),
         events,
         at: events,
+        is_new: true,
     })
 }
 
@@ -64,10 +68,15 @@ pub(super) async fn waiting(
         .rposition(|message| !matches!(message, Message::Tool { .. }));
     let count = messages.len() - after.map_or(0, |at| at + 1);
     let last = &results[results.len().saturating_sub(count)..];
-    let of_turn = turn_of(last.iter().map(|(id, text)| (id.as_str(), text.clone())));
-    let Some((session, results)) = of_turn.filter(|_| ends_with_results) else {
+    let of_turn = TurnResults::of(last.iter().map(|(id, text)| (id.as_str(), text.clone())));
+    let Some(of_turn) = of_turn.filter(|_| ends_with_results) else {
         return Ok(None);
     };
+    let TurnResults {
+        session,
+        turn,
+        results,
+    } = of_turn;
     let store = server.turns.host.store();
     let Ok(info) = store.info(&session).await else {
         return Ok(None);
@@ -75,19 +84,28 @@ pub(super) async fn waiting(
     if !server.is_of_caller(call, &info) || server.turns.state_of(&info).await != "open" {
         return Ok(None);
     }
-    let from = info.events.saturating_sub(MAX_TURN as u64);
-    let entries = store.entries(&session, from, MAX_TURN, 64 << 20).await?;
-    let start = entries
-        .iter()
-        .rfind(|entry| entry.json.starts_with(r#"{"type":"turn_started""#));
-    Ok(start.map(|start| Begin {
+    let entries = store.entries(&session, turn, MAX_TURN, 64 << 20).await?;
+    let is_open = entries.first().is_some_and(|entry| is_start(&entry.json));
+    // A client that goes back to earlier results begins another turn with its messages.
+    let waiting = StoredTurn::of(entries.get(1..).unwrap_or_default()).end.waiting;
+    let mut places = results.keys();
+    if !is_open || !places.all(|place| waiting.iter().any(|call| call.place == *place)) {
+        return Ok(None);
+    }
+    Ok(Some(Begin {
         session,
         keep: Keep::Stored,
         start: Start::Resume,
         results,
-        events: start.seq - 1,
+        events: turn,
         at: info.events,
+        is_new: false,
     }))
+}
+
+/// True for the JSON of an event that begins a turn.
+fn is_start(json: &str) -> bool {
+    json.starts_with(r#"{"type":"turn_started""#)
 }
 
 /// Begins a session in memory, or continues one that waits for these results.
@@ -98,18 +116,18 @@ pub(super) fn in_memory(
     results: &[(String, String)],
     checked: Result<(), Failure>,
 ) -> Result<Begin, Failure> {
-    let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
+    let of_turn = TurnResults::of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
     let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
-    let paused =
-        of_turn.filter(|(session, _)| ends_with_results && server.v1.take(session, &call.caller.owner));
+    let paused = of_turn.filter(|of_turn| ends_with_results && server.v1.take(of_turn, &call.caller.owner));
     Ok(match paused {
-        Some((session, results)) => Begin {
-            session,
+        Some(of_turn) => Begin {
+            session: of_turn.session,
             keep: Keep::Paused,
             start: Start::Resume,
-            results,
+            results: of_turn.results,
             events: 0,
             at: 0,
+            is_new: false,
         },
         None => {
             checked?;
@@ -120,16 +138,18 @@ pub(super) fn in_memory(
                 results: BTreeMap::new(),
                 events: 0,
                 at: 0,
+                is_new: false,
             }
         }
     })
 }
 
-/// Continues a session after a response; a copy of it, if it went on already.
+/// Continues a session after a response; a copy of it, if it went on already, and a copy in memory if nothing is to be stored.
 pub(super) async fn go_on(
     server: &Server,
     call: &Call,
     previous: &str,
+    is_stored: bool,
     messages: Vec<Message>,
     results: &[(String, String)],
 ) -> Result<Begin, Failure> {
@@ -141,58 +161,88 @@ pub(super) async fn go_on(
         )
         .param("previous_response_id")
     };
-    let (mut session, before) = of_id(previous).ok_or_else(none)?;
+    let (named, before) = of_id(previous).ok_or_else(none)?;
     let store = server.turns.host.store();
-    let info = store.info(&session).await.map_err(|_| none())?;
+    let info = store.info(&named).await.map_err(|_| none())?;
     if !server.is_of_caller(call, &info) || before > info.events {
         return Err(none());
     }
-    let entries = store.entries(&session, before, MAX_TURN, 64 << 20).await?;
-    let is_start = |json: &str| json.starts_with(r#"{"type":"turn_started""#);
+    let (start, results) = input_of(messages, results, (&named, before))?;
+    let entries = store.entries(&named, before, MAX_TURN, 64 << 20).await?;
     let mut starts = entries.iter().filter(|entry| is_start(&entry.json));
     if starts.next().is_none() {
         return Err(none());
     }
-    let mut events = info.events;
-    if let Some(next) = starts.next() {
+    let next = starts.next().map(|next| next.seq - 1);
+    let is_waiting = || {
+        !StoredTurn::of(entries.get(1..).unwrap_or_default())
+            .end
+            .waiting
+            .is_empty()
+    };
+    if next.is_none() && !matches!(start, Start::Resume) && is_waiting() {
+        let message = "the previous response waits for the results of its calls: send a `function_call_output` for each";
+        return Err(Failure::invalid(message).param("input"));
+    }
+    let (mut session, mut events) = (named, info.events);
+    if next.is_some() && !is_stored {
+        let message = "with `store: false`, only the last response of a conversation is continued";
+        return Err(Failure::invalid(message).param("previous_response_id"));
+    }
+    if let Some(next) = next {
         // Another request went on from the same response.
-        events = next.seq - 1;
+        events = next;
         let fork = uuid::Uuid::now_v7().to_string();
         store.fork(&session, &fork, Some(events)).await?;
         session = fork;
     }
+    let is_same_turn = matches!(start, Start::Resume);
+    let keep = match is_stored {
+        true => Keep::Stored,
+        false => Keep::Copied(std::mem::replace(&mut session, uuid::Uuid::now_v7().to_string())),
+    };
+    Ok(Begin {
+        session,
+        keep,
+        start,
+        results,
+        events: if is_same_turn { before } else { events },
+        at: events,
+        is_new: next.is_some(),
+    })
+}
+
+/// Reads the input after a response, which is of a session and after a number of events: a message of the user, or results of its
+/// calls.
+fn input_of(
+    messages: Vec<Message>,
+    results: &[(String, String)],
+    (session, events): (&str, u64),
+) -> Result<(Start, BTreeMap<CallPlace, String>), Failure> {
+    let wrong = |message: &str| Failure::invalid(message).param("input");
     if !results.is_empty() {
-        let of_turn = turn_of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
-        let (_, results) = of_turn.ok_or_else(|| {
-            Failure::invalid("the results in `input` are of calls that the previous response does not have")
+        if messages.len() > results.len() {
+            return Err(wrong(
+                "with `previous_response_id`, `input` has messages of the user, or results of calls: send the results first",
+            ));
+        }
+        let of_turn = TurnResults::of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
+        let of_turn = of_turn.filter(|of| (of.session.as_str(), of.turn) == (session, events));
+        let of_turn = of_turn.ok_or_else(|| {
+            wrong("the results in `input` are of calls that the previous response does not have")
         })?;
-        return Ok(Begin {
-            session,
-            keep: Keep::Stored,
-            start: Start::Resume,
-            results,
-            // The turn is the same one.
-            events: before,
-            at: events,
-        });
+        return Ok((Start::Resume, of_turn.results));
     }
     let mut content = Vec::new();
     for message in messages {
         match message {
             Message::User { content: more } => content.extend(more),
             _ => {
-                let message =
-                    "with `previous_response_id`, `input` has messages of the user, or results of calls";
-                return Err(Failure::invalid(message));
+                return Err(wrong(
+                    "with `previous_response_id`, `input` has messages of the user, or results of calls",
+                ));
             }
         }
     }
-    Ok(Begin {
-        session,
-        keep: Keep::Stored,
-        start: Start::Parts(Message::User { content }),
-        results: BTreeMap::new(),
-        events,
-        at: events,
-    })
+    Ok((Start::Parts(Message::User { content }), BTreeMap::new()))
 }

@@ -11,9 +11,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcell_core::{EventSink, Message};
 use toolcell_http::BoxBody;
 
+use super::call_id::{CallId, TurnResults};
 use super::feed::Feed;
 use super::messages::{Conversation, text_of};
-use super::{V1, Wishes, call_id, chat_usage, error_of, failure_of, finish_reason, seconds, turn_of};
+use super::{V1, Wishes, chat_usage, error_of, failure_of, finish_reason, seconds};
 use crate::answer::{self, Failure};
 use crate::host::{ClientTool, Keep, Start, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
@@ -66,21 +67,28 @@ struct Function {
     arguments: String,
 }
 
+impl Said {
+    fn add_to(&self, conversation: &mut Conversation) -> Result<(), Failure> {
+        if self.role == "tool" {
+            let id = self.tool_call_id.as_deref();
+            let id = id.ok_or_else(|| Failure::invalid("a message of role `tool` has no `tool_call_id`"))?;
+            conversation.result(id, text_of(&self.content)?);
+            return Ok(());
+        }
+        conversation.say(&self.role, &self.content)?;
+        for call in self.tool_calls.iter().flatten() {
+            conversation.call(&call.id, &call.function.name, &call.function.arguments);
+        }
+        Ok(())
+    }
+}
+
 impl Chat {
     fn conversation(&self) -> Result<Conversation, Failure> {
         let mut conversation = Conversation::default();
-        for said in &self.messages {
-            if said.role == "tool" {
-                let id = said.tool_call_id.as_deref();
-                let id =
-                    id.ok_or_else(|| Failure::invalid("a message of role `tool` has no `tool_call_id`"))?;
-                conversation.result(id, text_of(&said.content)?);
-                continue;
-            }
-            conversation.say(&said.role, &said.content)?;
-            for call in said.tool_calls.iter().flatten() {
-                conversation.call(&call.id, &call.function.name, &call.function.arguments);
-            }
+        for (index, said) in self.messages.iter().enumerate() {
+            let added = said.add_to(&mut conversation);
+            added.map_err(|failure| failure.in_param(&format!("messages[{index}]")))?;
         }
         if conversation.messages.is_empty() {
             return Err(Failure::invalid("`messages` has no message of the user").param("messages"));
@@ -104,7 +112,7 @@ impl Chat {
 /// Reads a tool of the client.
 pub(super) fn tool_of(function: &Value) -> Result<ClientTool, Failure> {
     let name = function["name"].as_str();
-    let name = name.ok_or_else(|| Failure::invalid("a tool is no function with a name").param("tools"))?;
+    let name = name.ok_or_else(|| Failure::invalid("a tool has no function with a name").param("tools"))?;
     Ok(ClientTool {
         name: name.to_owned(),
         description: function["description"].as_str().unwrap_or_default().to_owned(),
@@ -134,10 +142,10 @@ pub(super) async fn respond(
             _ => None,
         })
         .collect();
-    let paused = turn_of(trailing.into_iter());
-    let paused = paused.filter(|(session, _)| server.v1.take(session, &call.caller.owner));
+    let paused = TurnResults::of(trailing);
+    let paused = paused.filter(|of_turn| server.v1.take(of_turn, &call.caller.owner));
     let (session, keep, start, results) = match paused {
-        Some((session, results)) => (session, Keep::Paused, Start::Resume, results),
+        Some(of_turn) => (of_turn.session, Keep::Paused, Start::Resume, of_turn.results),
         None => {
             conversation.check_results()?;
             let session = uuid::Uuid::now_v7().to_string();
@@ -164,7 +172,7 @@ pub(super) async fn respond(
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let feed = Feed::new(chat.toolcell);
-    run(server, call, request, feed.clone(), cancel);
+    run(server, call, request, feed.clone(), cancel, false);
     let answer = Answer {
         id: format!("chatcmpl-{}", session.replace('-', "")),
         session,
@@ -185,19 +193,25 @@ pub(super) async fn respond(
     }
 }
 
-/// Runs a turn on a task, whose text goes to a feed.
+/// Runs a turn on a task, whose text goes to a feed. A session that was added to the store for it goes if it is refused.
 pub(super) fn run(
     server: &Server,
     call: &Call,
     request: TurnRequest,
     feed: Arc<Feed>,
     cancel: CancellationToken,
+    is_new: bool,
 ) {
     let turns = server.turns.clone();
     let client = call.caller.state.clone();
     server.turns.spawn(async move {
         let sink: Arc<dyn EventSink> = feed.clone();
+        let session = request.session.clone();
         let end = turns.run_for(&client, request, sink, cancel).await;
+        if is_new && end.is_err() {
+            // It has no turn, and no client knows of it.
+            let _ = turns.host.delete(&session).await;
+        }
         feed.finish(end);
     });
 }
@@ -214,11 +228,16 @@ impl Answer {
     /// Returns the calls for the client, and notes that the turn waits for their results.
     fn calls(&self, v1: &V1, end: &TurnEnd, in_stream: bool) -> Vec<Value> {
         if !end.waiting.is_empty() {
-            v1.pause(&self.session, &self.owner);
+            v1.pause(&self.session, &self.owner, &end.waiting);
         }
         let calls = end.waiting.iter().enumerate().map(|(index, call)| {
+            let id = CallId {
+                session: self.session.clone(),
+                turn: 0,
+                place: call.place,
+            };
             let mut value = json!({
-                "id": call_id(&self.session, index),
+                "id": id.to_string(),
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.arguments.to_string()},
             });

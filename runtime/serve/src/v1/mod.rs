@@ -4,6 +4,7 @@
 //! calls of tools that the client sends go back to it, and its next request continues the turn.
 
 mod begin;
+mod call_id;
 mod chat;
 mod feed;
 mod messages;
@@ -12,7 +13,7 @@ mod response_stream;
 mod responses;
 mod stored;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{HeaderName, HeaderValue};
@@ -25,8 +26,9 @@ use toolcell_core::provider::{StopReason, Usage};
 use toolcell_http::BoxBody;
 
 use crate::answer::{self, Failure, excerpt};
-use crate::host::{ClientTool, TurnEnd};
+use crate::host::{CallPlace, ClientCall, ClientTool, TurnEnd};
 use crate::server::{Call, Server};
+use call_id::TurnResults;
 
 /// Maximum number of turns that wait in memory for a client's results. The oldest ends for a further one; its client continues with
 /// the messages that it sends.
@@ -41,29 +43,45 @@ const MAX_NAME: usize = 64;
 /// Turns that wait in memory for results, with their owners.
 #[derive(Default)]
 pub(crate) struct V1 {
-    paused: Mutex<HashMap<String, (String, u64)>>,
+    paused: Mutex<HashMap<String, Paused>>,
+}
+
+/// Turn that waits in memory.
+struct Paused {
+    owner: String,
+    at_ms: u64,
+    waiting: HashSet<CallPlace>,
 }
 
 impl V1 {
-    /// Notes that a turn waits.
-    fn pause(&self, session: &str, owner: &str) {
+    /// Notes that a turn waits for the results of these calls.
+    fn pause(&self, session: &str, owner: &str, waiting: &[ClientCall]) {
         let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
         if paused.len() >= MAX_PAUSED
             && let Some(oldest) = paused
                 .iter()
-                .min_by_key(|(_, (_, at))| *at)
+                .min_by_key(|(_, paused)| paused.at_ms)
                 .map(|(id, _)| id.clone())
         {
             paused.remove(&oldest);
         }
-        paused.insert(session.to_owned(), (owner.to_owned(), crate::live::now_ms()));
+        let turn = Paused {
+            owner: owner.to_owned(),
+            at_ms: crate::live::now_ms(),
+            waiting: waiting.iter().map(|call| call.place).collect(),
+        };
+        paused.insert(session.to_owned(), turn);
     }
 
-    /// Takes a turn that waits, which one request continues.
-    fn take(&self, session: &str, owner: &str) -> bool {
+    /// Takes a turn that waits for these results, which one request continues. A client that goes back to earlier results begins
+    /// another turn with its messages.
+    fn take(&self, of_turn: &TurnResults, owner: &str) -> bool {
         let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_own = paused.get(session).is_some_and(|(of, _)| of == owner);
-        is_own && paused.remove(session).is_some()
+        let is_waiting = paused.get(&of_turn.session).is_some_and(|turn| {
+            let mut places = of_turn.results.keys();
+            turn.owner == owner && places.all(|place| turn.waiting.contains(place))
+        });
+        is_waiting && paused.remove(&of_turn.session).is_some()
     }
 }
 
@@ -101,7 +119,22 @@ fn error_of(failure: &Failure) -> Value {
         status if status.is_server_error() => "server_error",
         _ => "invalid_request_error",
     };
-    json!({"message": failure.message, "type": kind, "param": failure.param, "code": failure.code})
+    json!({"message": message_of(failure), "type": kind, "param": failure.param, "code": failure.code})
+}
+
+/// Error of a response that has failed, as Responses has it.
+fn response_error(failure: &Failure) -> Value {
+    json!({"code": "server_error", "message": message_of(failure)})
+}
+
+/// Message with its hints, for which OpenAI's form has no other place.
+fn message_of(failure: &Failure) -> String {
+    let mut message = failure.message.clone();
+    for hint in &failure.hints {
+        message.push_str(if message.contains("; ") { ", or " } else { "; " });
+        message.push_str(hint);
+    }
+    message
 }
 
 /// Answers a request of `/v1`.
@@ -128,6 +161,7 @@ pub(crate) async fn respond(
             let id = path.strip_prefix("/v1/responses/").unwrap_or_default();
             stored::respond(server, &call, id).await
         }
+        path if path.starts_with("/v1/responses/") => Err(Failure::wrong_method(&["GET"])),
         path => {
             let name = path.strip_prefix("/v1/models/");
             let name = name.ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
@@ -171,34 +205,6 @@ fn tools(of_client: Vec<ClientTool>) -> Result<Vec<ClientTool>, Failure> {
         return Err(Failure::invalid(format!("two tools have the name `{name}`")).param("tools"));
     }
     Ok(of_client)
-}
-
-/// Identifier of a call that goes to the client: it has the session and the number of the call, so that the next request finds the turn.
-fn call_id(session: &str, number: usize) -> String {
-    format!("tc_{}_{number}", session.replace('-', ""))
-}
-
-/// Returns the session and the number of a call.
-fn of_call_id(id: &str) -> Option<(String, usize)> {
-    let (session, number) = id.strip_prefix("tc_")?.split_once('_')?;
-    let session = uuid::Uuid::try_parse(session).ok()?;
-    Some((session.hyphenated().to_string(), number.parse().ok()?))
-}
-
-/// Finds the turn to which the results of calls belong; `None` if it is not one.
-fn turn_of<'a>(
-    results: impl Iterator<Item = (&'a str, String)>,
-) -> Option<(String, BTreeMap<usize, String>)> {
-    let mut found: Option<(String, BTreeMap<usize, String>)> = None;
-    for (id, text) in results {
-        let (session, number) = of_call_id(id)?;
-        let (known, all) = found.get_or_insert_with(|| (session.clone(), BTreeMap::new()));
-        if *known != session {
-            return None;
-        }
-        all.insert(number, text);
-    }
-    found
 }
 
 /// Error of a turn that ended without an answer.
@@ -292,20 +298,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifier_of_a_call_names_its_turn() {
-        let session = uuid::Uuid::now_v7().to_string();
-        let id = call_id(&session, 3);
-        assert!(id.len() <= 40, "{id}");
-        assert_eq!(of_call_id(&id), Some((session.clone(), 3)));
-        for foreign in ["call_1", "tc_x_1", "tc_", "", &id[..20]] {
-            assert_eq!(of_call_id(foreign), None, "{foreign}");
-        }
-        let other = call_id(&uuid::Uuid::now_v7().to_string(), 0);
-        assert!(turn_of([(id.as_str(), "a".into())].into_iter()).is_some());
-        assert!(turn_of([(id.as_str(), "a".into()), (other.as_str(), "b".into())].into_iter()).is_none());
-    }
-
-    #[test]
     fn end_of_an_answer_has_its_reason() {
         let of = |outcome| {
             let end = TurnEnd {
@@ -349,10 +341,22 @@ mod tests {
     #[test]
     fn paused_turn_is_taken_once_by_its_owner() {
         let v1 = V1::default();
-        v1.pause("s", "ada");
-        assert!(!v1.take("s", "eve") && v1.take("s", "ada") && !v1.take("s", "ada"));
+        let place = |step| CallPlace { step, index: 0 };
+        let waiting = [ClientCall {
+            place: place(2),
+            name: "weather".into(),
+            arguments: serde_json::json!({}),
+        }];
+        let results = |step| TurnResults {
+            session: "s".into(),
+            turn: 0,
+            results: [(place(step), "rain".to_owned())].into(),
+        };
+        v1.pause("s", "ada", &waiting);
+        assert!(!v1.take(&results(2), "eve") && !v1.take(&results(1), "ada"));
+        assert!(v1.take(&results(2), "ada") && !v1.take(&results(2), "ada"));
         for number in 0..=MAX_PAUSED {
-            v1.pause(&number.to_string(), "ada");
+            v1.pause(&number.to_string(), "ada", &waiting);
         }
         assert_eq!(v1.paused.lock().unwrap().len(), MAX_PAUSED);
     }

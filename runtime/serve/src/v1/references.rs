@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use toolcell_core::Event;
 
-use super::of_call_id;
+use super::call_id::CallId;
 use crate::answer::Failure;
 use crate::server::{Call, Server};
 
@@ -64,7 +64,7 @@ pub(super) async fn resolve(server: &Server, call: &Call, input: &mut Value) -> 
         let id = item["id"].as_str().unwrap_or_default();
         if let Some(rest) = id.strip_prefix("fc_") {
             let of_call = format!("tc_{rest}");
-            of_call_id(&of_call).ok_or_else(none)?;
+            CallId::parse(&of_call).ok_or_else(none)?;
             left_out.insert(of_call);
             continue;
         }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::responses::Answer;
-use super::{V1, error_of, failure_of};
+use super::{V1, failure_of, response_error};
 use crate::answer::Failure;
 use crate::host::TurnEnd;
 
@@ -83,8 +83,7 @@ impl Stream {
             Ok(end) => end,
             Err(failure) => {
                 let mut response = self.answer.whole("failed", &[], None);
-                let error = error_of(&failure);
-                response["error"] = json!({"code": "server_error", "message": error["message"]});
+                response["error"] = response_error(&failure);
                 return self.push("response.failed", json!({ "response": response }));
             }
         };

@@ -11,13 +11,12 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::Message;
 use toolcell_http::BoxBody;
 
+use super::call_id::CallId;
 use super::chat::{run, tool_of};
 use super::feed::Feed;
 use super::messages::Conversation;
 use super::response_stream::Stream;
-use super::{
-    MAX_NAME, V1, Wishes, call_id, check_absent, failure_of, incomplete_reason, responses_usage, seconds,
-};
+use super::{MAX_NAME, V1, Wishes, check_absent, failure_of, incomplete_reason, responses_usage, seconds};
 use super::{begin, references};
 use crate::answer::{self, Failure, excerpt};
 use crate::host::{ClientTool, TurnEnd, TurnRequest};
@@ -79,31 +78,9 @@ impl Wanted {
             Value::Array(items) => items,
             _ => return Err(Failure::invalid("`input` is a string or an array of items").param("input")),
         };
-        for item in items {
-            let text = |name: &str| {
-                let text = item[name].as_str();
-                text.ok_or_else(|| Failure::invalid(format!("an item of `input` has no `{name}`")))
-            };
-            match item["type"].as_str().unwrap_or("message") {
-                "message" => conversation.say(text("role")?, &item["content"])?,
-                "function_call" => conversation.call(text("call_id")?, text("name")?, text("arguments")?),
-                "function_call_output" => {
-                    let output = match &item["output"] {
-                        Value::String(output) => output.clone(),
-                        output => super::messages::text_of(output)?,
-                    };
-                    results.push((text("call_id")?.to_owned(), output.clone()));
-                    conversation.result(text("call_id")?, output);
-                }
-                "reasoning" => {}
-                kind => {
-                    let message = format!(
-                        "an item of `input` has the unknown type `{}`",
-                        excerpt(kind, MAX_NAME)
-                    );
-                    return Err(Failure::invalid(message));
-                }
-            }
+        for (index, item) in items.iter().enumerate() {
+            let added = add_item(&mut conversation, &mut results, item);
+            added.map_err(|failure| failure.in_param(&format!("input[{index}]")))?;
         }
         if conversation.messages.is_empty() {
             return Err(Failure::invalid("`input` has no message").param("input"));
@@ -126,6 +103,39 @@ impl Wanted {
         }
         super::tools(all)
     }
+}
+
+/// Adds an item of the input to a conversation, and to the results of calls if it is one.
+fn add_item(
+    conversation: &mut Conversation,
+    results: &mut Vec<(String, String)>,
+    item: &Value,
+) -> Result<(), Failure> {
+    let text = |name: &str| {
+        let text = item[name].as_str();
+        text.ok_or_else(|| Failure::invalid(format!("an item of `input` has no `{name}`")))
+    };
+    match item["type"].as_str().unwrap_or("message") {
+        "message" => conversation.say(text("role")?, &item["content"])?,
+        "function_call" => conversation.call(text("call_id")?, text("name")?, text("arguments")?),
+        "function_call_output" => {
+            let output = match &item["output"] {
+                Value::String(output) => output.clone(),
+                output => super::messages::text_of(output)?,
+            };
+            results.push((text("call_id")?.to_owned(), output.clone()));
+            conversation.result(text("call_id")?, output);
+        }
+        "reasoning" => {}
+        kind => {
+            let message = format!(
+                "an item of `input` has the unknown type `{}`",
+                excerpt(kind, MAX_NAME)
+            );
+            return Err(Failure::invalid(message));
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn respond(
@@ -152,7 +162,7 @@ pub(super) async fn respond(
     let instructions = conversation.instructions;
     let messages = conversation.messages;
     let begin = match (&wanted.previous_response_id, is_stored) {
-        (Some(previous), _) => begin::go_on(server, call, previous, messages, &results).await?,
+        (Some(previous), _) => begin::go_on(server, call, previous, is_stored, messages, &results).await?,
         (None, false) => begin::in_memory(server, call, messages, &results, checked)?,
         (None, true) => match begin::waiting(server, call, &messages, &results).await? {
             Some(begin) => begin,
@@ -177,12 +187,13 @@ pub(super) async fn respond(
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let feed = Feed::new(wanted.toolcell);
-    run(server, call, request, feed.clone(), cancel);
+    run(server, call, request, feed.clone(), cancel, begin.is_new);
     let answer = Answer {
         id: id_of(&begin.session, begin.events),
         message: references::message_id(&begin.session, begin.at),
         owner: call.caller.owner.clone(),
         session: begin.session,
+        turn: begin.events,
         is_stored,
         created: seconds(),
         wanted,
@@ -208,6 +219,8 @@ pub(super) struct Answer {
     id: String,
     pub(super) message: String,
     session: String,
+    /// Number of events before the turn.
+    turn: u64,
     owner: String,
     is_stored: bool,
     created: u64,
@@ -227,6 +240,7 @@ impl Answer {
             id: id.to_owned(),
             message: references::message_id(&session, events),
             session,
+            turn: events,
             owner: owner.to_owned(),
             is_stored: true,
             created,
@@ -252,10 +266,15 @@ impl Answer {
             output.push(self.said(text, "completed"));
         }
         if !end.waiting.is_empty() && !self.is_stored {
-            v1.pause(&self.session, &self.owner);
+            v1.pause(&self.session, &self.owner, &end.waiting);
         }
-        for (index, call) in end.waiting.iter().enumerate() {
-            let id = call_id(&self.session, index);
+        for call in &end.waiting {
+            let id = CallId {
+                session: self.session.clone(),
+                turn: self.turn,
+                place: call.place,
+            };
+            let id = id.to_string();
             output.push(json!({
                 "id": format!("fc_{}", &id[3..]),
                 "type": "function_call",

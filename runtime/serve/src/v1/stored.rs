@@ -2,12 +2,13 @@
 
 use hyper::Response;
 use toolcell_core::Event;
+use toolcell_core::store::Entry;
 use toolcell_http::BoxBody;
 
 use super::responses::{Answer, MAX_TURN, of_id};
-use super::{error_of, failure_of};
+use super::{failure_of, response_error};
 use crate::answer::{self, Failure};
-use crate::host::{ClientCall, TurnEnd};
+use crate::host::{CallPlace, ClientCall, TurnEnd};
 use crate::server::{Call, Server};
 
 pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Response<BoxBody>, Failure> {
@@ -19,55 +20,24 @@ pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Re
         return Err(none());
     }
     let entries = store.entries(&session, before, MAX_TURN, 64 << 20).await?;
-    let mut events = entries
-        .iter()
+    let first = entries
+        .first()
         .map(|entry| serde_json::from_str::<Event>(&entry.json));
-    if !matches!(events.next(), Some(Ok(Event::TurnStarted { .. }))) {
+    if !matches!(first, Some(Ok(Event::TurnStarted { .. }))) {
         return Err(none());
     }
-    let mut end = TurnEnd::default();
-    let mut waiting: Vec<(String, ClientCall)> = Vec::new();
-    let mut is_finished = false;
-    for event in events {
-        match event {
-            Ok(Event::StepFinished { message, usage, .. }) => {
-                end.text.push_str(&message.text());
-                if let Some(usage) = usage {
-                    end.usage.add(usage);
-                }
-            }
-            Ok(Event::ApprovalRequested {
-                id, tool, arguments, ..
-            }) => waiting.push((
-                id,
-                ClientCall {
-                    name: tool,
-                    arguments,
-                },
-            )),
-            Ok(Event::CallFinished { id, .. }) => waiting.retain(|(known, _)| *known != id),
-            Ok(Event::TurnFinished {
-                outcome, text, usage, ..
-            }) => {
-                (end.outcome, end.text, end.usage) = (Some(outcome), text, usage);
-                is_finished = true;
-                break;
-            }
-            Ok(Event::TurnStarted { .. }) => break,
-            _ => {}
-        }
-    }
+    let StoredTurn { mut end, is_finished } = StoredTurn::of(&entries[1..]);
     let is_running = (server.turns.find(&session)).is_some_and(|live| live.is_running());
     let failure = failure_of(&end);
     let status = match (&failure, is_finished) {
         (Some(_), _) => "failed",
         (None, true) => "completed",
         (None, false) if is_running => "in_progress",
-        (None, false) if !waiting.is_empty() => "completed",
+        (None, false) if !end.waiting.is_empty() => "completed",
         (None, false) => "incomplete",
     };
-    if !is_finished && !is_running {
-        end.waiting = waiting.into_iter().map(|(_, call)| call).collect();
+    if is_finished || is_running {
+        end.waiting.clear();
     }
     let created = entries.first().and_then(|entry| entry.at_ms).unwrap_or(0) / 1_000;
     let model = info.agent.unwrap_or_else(|| "default".into());
@@ -81,7 +51,63 @@ pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Re
         status => answer.whole(status, &output, Some(&end)),
     };
     if let Some(failure) = failure {
-        response["error"] = error_of(&failure);
+        response["error"] = response_error(&failure);
     }
     Ok(answer::ok(&response))
+}
+
+/// Turn in a journal, as far as it is there.
+#[derive(Default)]
+pub(super) struct StoredTurn {
+    /// Its end, or its text and tokens so far, and the calls that wait for results.
+    pub(super) end: TurnEnd,
+    pub(super) is_finished: bool,
+}
+
+impl StoredTurn {
+    /// Reads a turn from the entries after its beginning.
+    pub(super) fn of(entries: &[Entry]) -> Self {
+        let mut turn = Self::default();
+        let mut step = 0;
+        // Identifiers of the calls of the latest answer.
+        let mut calls: Vec<String> = Vec::new();
+        let mut waiting: Vec<(String, ClientCall)> = Vec::new();
+        for entry in entries {
+            match serde_json::from_str::<Event>(&entry.json) {
+                Ok(Event::StepStarted { step: number }) => step = number,
+                Ok(Event::StepFinished { message, usage, .. }) => {
+                    turn.end.text.push_str(&message.text());
+                    turn.end.usage.add(usage.unwrap_or_default());
+                    calls = message.calls().map(|call| call.id.clone()).collect();
+                }
+                Ok(Event::ApprovalRequested {
+                    id, tool, arguments, ..
+                }) => {
+                    let index = calls.iter().position(|known| *known == id);
+                    let place = CallPlace {
+                        step,
+                        index: index.unwrap_or(calls.len()),
+                    };
+                    let call = ClientCall {
+                        place,
+                        name: tool,
+                        arguments,
+                    };
+                    waiting.push((id, call));
+                }
+                Ok(Event::CallFinished { id, .. }) => waiting.retain(|(known, _)| *known != id),
+                Ok(Event::TurnFinished {
+                    outcome, text, usage, ..
+                }) => {
+                    (turn.end.outcome, turn.end.text, turn.end.usage) = (Some(outcome), text, usage);
+                    turn.is_finished = true;
+                    break;
+                }
+                Ok(Event::TurnStarted { .. }) => break,
+                _ => {}
+            }
+        }
+        turn.end.waiting = waiting.into_iter().map(|(_, call)| call).collect();
+        turn
+    }
 }

@@ -201,6 +201,12 @@ impl AgentHost {
                 session.switch_to(&agent);
                 (session, None)
             }
+            Keep::Copied(from) => {
+                let copied = self.agent(&request.agent)?.load(&from).await.map_err(refused)?;
+                let mut state = copied.state().clone();
+                state.session = request.session;
+                (agent.session_from(state), None)
+            }
             Keep::Stored => {
                 let mark = match in_use::take(&request.session, &self.environment) {
                     Ok(Ok(mark)) => mark,

@@ -30,7 +30,7 @@ const SOON: u64 = 5;
 
 /// Message for a client without anything left of its day.
 pub(super) const USED_UP: &str =
-    "the client has used up its tokens or its money of today, which end at midnight UTC";
+    "the client has used up its tokens or its cost of today; a new day begins at midnight UTC";
 
 /// Returns the refusal of a client without anything left of its day.
 pub(super) fn used_up(now: u64) -> Refusal {

@@ -11,10 +11,10 @@ use toolcell_agent::{
     Verdict,
 };
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::provider::Prices;
+use toolcell_core::provider::{Prices, Usage};
 use toolcell_core::tool::{CallContext, Hints, ToolName};
 use toolcell_core::{BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec};
-use toolcell_serve::{Asker, ClientCall, ClientTool, Refusal, Start, TurnEnd};
+use toolcell_serve::{Asker, CallPlace, ClientCall, ClientTool, Refusal, Start, TurnEnd};
 use toolcell_store::LogFiles;
 
 use super::clients::Daily;
@@ -110,11 +110,13 @@ impl ClientTools {
 
     /// Returns the calls that wait for results, with their identifiers.
     fn waiting(&self, session: &Session) -> Vec<(String, ClientCall)> {
+        let step = session.state().turn.as_ref().map_or(0, |turn| turn.steps);
         let calls = session.state().turn.iter().flat_map(|turn| &turn.calls);
-        let waiting = calls.filter_map(|call| match &call.stage {
+        let waiting = calls.enumerate().filter_map(|(index, call)| match &call.stage {
             Stage::Held { arguments, .. } if self.has(&call.request.name) => Some((
                 call.request.id.clone(),
                 ClientCall {
+                    place: CallPlace { step, index },
                     name: call.request.name.clone(),
                     arguments: arguments.clone(),
                 },
@@ -141,19 +143,20 @@ impl ClientTools {
         Ok(self.tools.len() > known)
     }
 
-    /// Assigns results to the calls that wait, by their numbers.
+    /// Assigns results to the calls that wait, by their places.
     ///
     /// # Errors
     /// A result is of no call that waits.
     pub(super) fn resolve(
         &self,
         session: &Session,
-        numbered: &BTreeMap<usize, String>,
+        placed: &BTreeMap<CallPlace, String>,
     ) -> Result<(), Refusal> {
         let waiting = self.waiting(session);
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        for (number, text) in numbered {
-            let (id, _) = waiting.get(*number).ok_or_else(|| {
+        for (place, text) in placed {
+            let found = waiting.iter().find(|(_, call)| call.place == *place);
+            let (id, _) = found.ok_or_else(|| {
                 Refusal::Invalid("a result is of a call for which the turn does not wait".into())
             })?;
             results.insert(id.clone(), text.clone());
@@ -302,6 +305,28 @@ impl Meter {
     }
 }
 
+/// Tokens of the open turn so far.
+fn turn_usage(session: &Session) -> Usage {
+    session
+        .state()
+        .turn
+        .as_ref()
+        .map(|turn| turn.usage)
+        .unwrap_or_default()
+}
+
+/// Returns the tokens of a turn after those before a pause.
+fn since(before: Usage, all: Usage) -> Usage {
+    Usage {
+        input: all.input.saturating_sub(before.input),
+        cache_read: all.cache_read.saturating_sub(before.cache_read),
+        cache_write: all.cache_write.saturating_sub(before.cache_write),
+        output: all.output.saturating_sub(before.output),
+        reasoning: all.reasoning.saturating_sub(before.reasoning),
+        ..all
+    }
+}
+
 /// Runs a turn.
 pub(super) async fn run(
     mut session: Session,
@@ -323,6 +348,7 @@ pub(super) async fn run(
             log.event(event);
         }
     };
+    let before = turn_usage(&session);
     let report = session.run(start, &both, cancel).await;
     drop(mark);
     let is_used_up = !meter.end(&session);
@@ -348,7 +374,7 @@ pub(super) async fn run(
     TurnEnd {
         outcome: Some(report.outcome),
         text: report.text,
-        usage: report.usage,
+        usage: since(before, report.usage),
         failure: limit.is_some().then(|| ledger::USED_UP.to_owned()),
         waiting,
         limit,
