@@ -119,7 +119,10 @@ async fn code_of_a_known_trusted_component_is_read_for_its_first_call() {
         }
         let (answer, _) = call(&*only_tool(&component, Default::default())).await;
         assert_eq!(answer, Ok(CallResult::text("{}")));
-        assert_eq!((third.statistics().compiled, third.statistics().from_cache), (1, 0));
+        assert_eq!(
+            (third.statistics().compiled, third.statistics().from_cache),
+            (1, 0)
+        );
     }
     // Without code it is compiled when it is loaded.
     fs::remove_file(entry(&dir, "code")).unwrap();

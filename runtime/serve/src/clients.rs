@@ -198,8 +198,9 @@ impl ClientState {
         };
         let place = turns.clone().try_acquire_owned();
         place.map(Some).map_err(|_| {
-            let message =
-                format!("the client has a maximum of {most} turns at one time, which are running; wait for one");
+            let message = format!(
+                "the client has a maximum of {most} turns at one time, which are running; wait for one"
+            );
             Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
         })
     }

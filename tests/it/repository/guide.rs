@@ -65,14 +65,7 @@ fn shell(user: &User, script: &str) -> Command {
         ],
     );
     command.env("PATH", path).env("CARGO_NET_OFFLINE", "true");
-    let home = std::env::var("HOME").unwrap();
-    for (name, default) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-        let value = std::env::var(name).unwrap_or_else(|_| format!("{home}/{default}"));
-        command.env(name, value);
-    }
-    if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
-        command.env("RUSTUP_TOOLCHAIN", toolchain);
-    }
+    super::keep_toolchain(&mut command);
     command
 }
 

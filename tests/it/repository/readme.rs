@@ -221,17 +221,8 @@ fn every_readme_command_runs_and_prints_shown_output() {
         .env("CARGO_TARGET_DIR", home.path().join("target"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    // Location of cargo and its packages; the rest of the environment is cleared.
-    let user = std::env::var("HOME").expect("HOME");
-    for (name, default) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-        bash.env(
-            name,
-            std::env::var(name).unwrap_or_else(|_| format!("{user}/{default}")),
-        );
-    }
-    if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
-        bash.env("RUSTUP_TOOLCHAIN", toolchain);
-    }
+    // The rest of the environment is cleared.
+    super::keep_toolchain(&mut bash);
     let mut child = bash.spawn().expect("bash runs");
     child
         .stdin
