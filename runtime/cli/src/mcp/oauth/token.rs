@@ -68,8 +68,8 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D:
         _ => None,
     };
     Ok(number.and_then(|number| {
-        let whole = number.as_f64().filter(|seconds| *seconds >= 0.0);
-        number.as_u64().or_else(|| whole.map(|seconds| seconds as u64))
+        let time = number.as_f64().map(Duration::try_from_secs_f64);
+        number.as_u64().or_else(|| Some(time?.ok()?.as_secs()))
     }))
 }
 
