@@ -244,7 +244,7 @@ impl Sandbox {
             false => None,
         };
         let Some(Description { specs, .. }) = known else {
-            return Box::pin(self.load_tools(trusted(label, component))).await;
+            return self.load_tools(trusted(label, component)).await;
         };
         let later = LaterCode {
             sandbox: self.clone(),
