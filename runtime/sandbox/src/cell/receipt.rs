@@ -178,6 +178,15 @@ mod tests {
         recorder.file(path(2), false);
         let noted = recorder.lock().clone();
         assert_eq!((noted.files.len(), noted.omitted), (2, 1));
+        let taken = recorder.take_entries();
+        assert_eq!((taken.files, taken.omitted), (noted.files, 1));
+        assert_eq!(
+            account.left(),
+            2 * entry,
+            "what was taken is no memory of the call"
+        );
+        recorder.file(path(2), false);
+        assert_eq!(recorder.lock().files.len(), 1);
         drop(recorder);
         assert_eq!(account.left(), 2 * entry);
     }

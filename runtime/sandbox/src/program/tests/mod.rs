@@ -432,7 +432,7 @@ async fn start(body: &str, limits: Limits, told: &Arc<Told>) -> crate::RunningPr
 async fn program_that_runs_on_answers_until_its_input_ends() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let told = Arc::new(Told::default());
-    let crate::RunningProgram { mut stream, cell } = start(ECHO, Limits::default(), &told).await;
+    let crate::RunningProgram { mut stream, cell, .. } = start(ECHO, Limits::default(), &told).await;
     for line in ["one\n", "two\n"] {
         stream.write_all(line.as_bytes()).await.unwrap();
         let mut answer = vec![0; line.len()];
