@@ -47,7 +47,7 @@ impl Tool {
             Self::New(command) => command.run(environment, console),
             Self::Build(command) => command.run(overrides, environment, console).await,
             Self::List(command) => command.run(overrides, environment, console).await,
-            Self::Inspect(command) => command.run(overrides, environment, console).await,
+            Self::Inspect(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Add(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Update(command) => Box::pin(command.run(overrides, environment, console)).await,
             Self::Push(command) => Box::pin(command.run(overrides, environment, console)).await,

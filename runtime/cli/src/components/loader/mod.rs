@@ -428,7 +428,7 @@ impl<'a> ComponentLoader<'a> {
         bytes: &Bytes,
     ) -> Result<Component, LoadError> {
         let component = match bytes {
-            Bytes::Shipped(shipped) => Box::pin(self.sandbox.load_trusted(label, *shipped)).await?,
+            Bytes::Shipped(shipped) => self.sandbox.load_trusted(label, *shipped).await?,
             Bytes::Of(file) => self.sandbox.load(label, file).await?,
         };
         match &settings.description {
