@@ -8,6 +8,11 @@ use crate::support::cli_user::User;
 /// A program for preview 1 that is a server of version 2025-06-18 with the tool `look`. Its answers are written for the order in
 /// which a client sends its messages; that of a call is the text of the file `notes.md`.
 fn server() -> Vec<u8> {
+    server_that("")
+}
+
+/// The same; after the answer to a call it runs these instructions, for which the path `late` is at `$late`.
+fn server_that(after_call: &str) -> Vec<u8> {
     let answers = [
         json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}).to_string() + "\n",
         json!({"jsonrpc": "2.0", "id": 2, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}})
@@ -27,6 +32,7 @@ fn server() -> Vec<u8> {
         "\"}]}}\n",
         "denied",
         "notes.md",
+        "late",
     ];
     let mut data = String::new();
     let mut at = 1024;
@@ -47,7 +53,8 @@ fn server() -> Vec<u8> {
             )
         })
         .collect();
-    let [before, after, end, denied, file] = call.map(&mut place);
+    let [before, after, end, denied, file, late] = call.map(&mut place);
+    let after_call = after_call.replace("$late", &late);
     let text = format!(
         r#"(module
 (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
@@ -80,7 +87,8 @@ fn server() -> Vec<u8> {
     (else
       (local.set $len (call $read (i32.load (i32.const 16)) (i32.const 70000) (i32.const 1000)))
       (call $write (i32.const 70000) (local.get $len))))
-  (call $write {end}))
+  (call $write {end})
+  {after_call})
 (func (export "_start") (local $n i32) (local $i i32) (local $len i32)
   (block $end (loop $next
     (local.set $len (call $read (i32.const 0) (i32.const 20000) (i32.const 40000)))
@@ -170,6 +178,29 @@ fn server_in_a_cell_reaches_what_is_granted() {
         shown.contains("hint: the MCP server `box` was denied"),
         "{denied} {shown}"
     );
+}
+
+#[test]
+fn receipts_have_what_a_server_did_before_it_ended() {
+    let user = user("grants = [\"read=.\"]");
+    user.file("late", "");
+    let open = "(drop (call $path_open (i32.const 3) (i32.const 0) $late (i32.const 0)
+        (i64.const 2) (i64.const 2) (i32.const 0) (i32.const 16))) (unreachable)";
+    user.file("server.wasm", server_that(open));
+    let call = json!({ "calls": [{ "name": "box_look", "arguments": {} }] });
+    let script = json!({ "model": "demo", "steps": [call, call, call, { "text": "Done." }] });
+    user.file("script.json", script.to_string());
+    let seen = user.run_script(&["--json", "--tool", "box"]).ended(0);
+    let opened: Vec<String> = seen
+        .json_lines()
+        .iter()
+        .filter(|event| event["type"] == "call_finished")
+        .flat_map(|event| event["receipt"]["files"].as_array().cloned().unwrap_or_default())
+        .map(|file| file["path"].to_string())
+        .collect();
+    let late = opened.iter().filter(|path| path.contains("late")).count();
+    // That of the last call can come after its receipt.
+    assert!((2..=3).contains(&late), "{opened:?}");
 }
 
 #[test]

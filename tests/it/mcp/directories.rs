@@ -157,6 +157,7 @@ fn path_that_leads_to_no_directory_is_refused_with_the_flag() {
     for (path, why) in [
         ("none", "No such file or directory"),
         ("secret.txt", "it is not a directory"),
+        ("", "the path is empty"),
     ] {
         let refused = user.run_with_input(&["mcp", "serve", "--tool", "text", "--resources", path], "");
         let told = refused.ended(2).stderr;

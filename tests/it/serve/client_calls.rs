@@ -86,6 +86,15 @@ fn results_of_another_response_are_refused() {
     let refused = respond(&served, &results(&other), Some(&one["id"]));
     assert_eq!(refused.status, 400, "{}", refused.body);
     assert!(refused.body.contains("the previous response does not have"));
+    let mut twice = results(&one);
+    let again = twice[0].clone();
+    twice.as_array_mut().unwrap().push(again);
+    let refused = respond(&served, &twice, Some(&one["id"]));
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    // An identifier is that of a response, not of a place inside of one.
+    let (of_session, _) = one["id"].as_str().unwrap().rsplit_once('_').unwrap();
+    let refused = respond(&served, &input, Some(&json!(format!("{of_session}_1"))));
+    assert_eq!(refused.status, 404, "{}", refused.body);
     // Neither turn has ended by it.
     let second = respond(&served, &results(&one), Some(&one["id"])).json();
     assert_eq!(calls(&second)[0]["arguments"], r#"{"city":"Bergen"}"#, "{second}");

@@ -338,6 +338,6 @@ fn files_of_a_directory_are_resources_for_each_mcp_client() {
     // One that cannot be offered ends the start.
     let mut flags = vec!["serve", "--http", "127.0.0.1:0", "--resources", "none"];
     flags.extend(SCRIPTED);
-    let told = user.run(&flags).ended(3).stderr;
+    let told = user.run(&flags).ended(2).stderr;
     assert!(told.contains("none") && told.contains("hint:"), "{told}");
 }

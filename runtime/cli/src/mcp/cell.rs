@@ -51,6 +51,29 @@ impl CallObserver for CellLog {
     }
 }
 
+/// What the cells of a server accessed. A cell that ended can have entries that no receipt has yet.
+#[derive(Default)]
+struct Accessed {
+    /// Of cells before the one that runs now and the one before it.
+    earlier: Receipt,
+    before: AccessRecord,
+    now: AccessRecord,
+}
+
+impl Accessed {
+    fn begin(&mut self, record: AccessRecord) {
+        self.earlier.merge(self.before.take());
+        self.before = std::mem::replace(&mut self.now, record);
+    }
+
+    fn take(&mut self) -> Receipt {
+        let mut all = std::mem::take(&mut self.earlier);
+        all.merge(self.before.take());
+        all.merge(self.now.take());
+        all
+    }
+}
+
 /// Starts a program as a server, and again when it has ended.
 pub(super) async fn start(
     program: LoadedProgram,
@@ -59,8 +82,7 @@ pub(super) async fn start(
     identity: Identity,
 ) -> Result<Arc<McpServer>, StartError> {
     let server = options.name.clone();
-    // Of the cell that runs now.
-    let accessed = Arc::new(Mutex::new(AccessRecord::default()));
+    let accessed = Arc::new(Mutex::new(Accessed::default()));
     let current = accessed.clone();
     let start = move || {
         let errors = OutputTail::default();
@@ -76,7 +98,8 @@ pub(super) async fn start(
             observer,
         );
         let running = running.map_err(|error| error.to_string())?;
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = running.accessed;
+        let mut accessed = current.lock().unwrap_or_else(PoisonError::into_inner);
+        accessed.begin(running.accessed);
         Ok(InProcessServer {
             stream: Box::new(running.stream),
             guard: Box::new(running.cell),

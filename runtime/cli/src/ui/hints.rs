@@ -1,7 +1,7 @@
 //! Hints that allow a denied access or raise a limit: a flag, and a line of the user's configuration. They are shown to
 //! the user and never to the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toolcell_agent::budget::{Prices, Spent};
 use toolcell_core::policy::DirAccess;
@@ -142,11 +142,16 @@ impl AllowHints {
             return Vec::new();
         };
         let whose = text!("the MCP server `{}`", server);
-        let has_line = |denial: &&Denial| denial.denied_by.is_some() || denial.allow_with.is_some();
-        let denials = receipt.denials.iter().filter(has_line);
-        denials
-            .map(|denial| self.denied(&whose, "mcp", server, denial).inert())
-            .collect()
+        // One for each line: a server can try thousands of places that the same line allows.
+        let mut lines = BTreeSet::new();
+        let mut hints = Vec::new();
+        for denial in &receipt.denials {
+            let line = denial.denied_by.as_ref().or(denial.allow_with.as_ref());
+            if line.is_some_and(|line| lines.insert(line)) {
+                hints.push(self.denied(&whose, "mcp", server, denial).inert());
+            }
+        }
+        hints
     }
 
     /// True if the call went beyond a limit that its tool saw as an error.

@@ -28,6 +28,7 @@ mod message;
 mod pending;
 mod process;
 mod resources;
+mod searched;
 mod server;
 mod session;
 #[cfg(test)]

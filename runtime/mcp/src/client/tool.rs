@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use toolcell_core::redact::Redactor;
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{
-    BoxFuture, CallContext, CallResult, Receipt, RemainingBudget, Tool, ToolCall, ToolError, ToolSpec,
+    BoxFuture, CallContext, CallResult, Limit, Receipt, RemainingBudget, Tool, ToolCall, ToolError, ToolSpec,
 };
 
 use super::content::{self, MAX_RESULT_BYTES};
 use super::definition::Definition;
 use super::elicitation::Stopwatch;
+use super::searched::searched;
 use super::server::McpServer;
+
+/// Least time for the search of a result for secrets, so that a call that ended just before its limit has its result.
+const LEAST: Duration = Duration::from_millis(100);
 
 /// A tool of a server. Its calls run where the server does: outside of every cell, or in one of its own.
 pub(super) struct ServerTool {
@@ -33,13 +38,28 @@ impl ServerTool {
             .bytes
             .map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let limit = self.server.options.call_timeout.min(time);
+        let stopwatch = Stopwatch::start(self.server.asking.clone());
         let mut called = self
             .server
             .call(&self.definition, call.arguments, limit, cx.observer.clone())
             .await?;
-        // Before a schema is checked, whose mismatches show parts of values.
-        self.server.options.redactor.json(&mut called);
-        content::result(&called, &self.definition.spec, bytes.min(MAX_RESULT_BYTES))
+        let (spec, most) = (self.definition.spec.clone(), bytes.min(MAX_RESULT_BYTES));
+        let search = move |redactor: &Redactor| {
+            // Before a schema is checked, whose mismatches show parts of values.
+            redactor.json(&mut called);
+            let mut result = CallResult::from(content::result(&called, &spec, most));
+            redactor.result(&mut result);
+            result
+        };
+        let redactor = &self.server.options.redactor;
+        let searched = searched(redactor, MAX_RESULT_BYTES, search);
+        match tokio::time::timeout(limit.saturating_sub(stopwatch.elapsed()).max(LEAST), searched).await {
+            Ok(Some(result)) => Ok(result),
+            Ok(None) => Err(ToolError::crashed("its result could not be searched for secrets")),
+            Err(_) => Err(ToolError::Limit {
+                limit: Limit::WallTimeMs(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            }),
+        }
     }
 }
 
@@ -65,7 +85,9 @@ impl Tool for ServerTool {
             let mut receipt = running.end();
             receipt.bytes_out = result.byte_len() as u64;
             result.receipt = Some(receipt);
-            self.server.options.redactor.result(&mut result);
+            if result.error.is_some() {
+                self.server.options.redactor.result(&mut result);
+            }
             result
         })
     }

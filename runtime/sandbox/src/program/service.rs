@@ -69,8 +69,10 @@ impl AccessRecord {
 
     /// Keeps the entries, and nothing else of the cell, which is charged for its memory until then.
     fn end(&self) {
-        let entries = self.take();
-        *self.lock() = Recorded::Until(entries);
+        let mut recorded = self.lock();
+        if let Recorded::Running(recorder) = &*recorded {
+            *recorded = Recorded::Until(recorder.take_entries());
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {

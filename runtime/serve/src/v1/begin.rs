@@ -169,11 +169,12 @@ pub(super) async fn go_on(
     }
     let (start, results) = input_of(messages, results, (&named, before))?;
     let entries = store.entries(&named, before, MAX_TURN, 64 << 20).await?;
-    let mut starts = entries.iter().filter(|entry| is_start(&entry.json));
-    if starts.next().is_none() {
+    // An identifier is that of the beginning of a turn.
+    if !entries.first().is_some_and(|entry| is_start(&entry.json)) {
         return Err(none());
     }
-    let next = starts.next().map(|next| next.seq - 1);
+    let mut later = entries.iter().skip(1).filter(|entry| is_start(&entry.json));
+    let next = later.next().map(|next| next.seq - 1);
     let is_waiting = || {
         !StoredTurn::of(entries.get(1..).unwrap_or_default())
             .end

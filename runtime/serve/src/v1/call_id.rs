@@ -63,7 +63,7 @@ pub(super) struct TurnResults {
 }
 
 impl TurnResults {
-    /// Finds the turn to which results belong; `None` if there are none, or not all belong to one turn.
+    /// Finds the turn to which results belong; `None` if there are none, not all belong to one turn, or two are of one call.
     pub(super) fn of<'a>(results: impl IntoIterator<Item = (&'a str, String)>) -> Option<Self> {
         let mut found: Option<Self> = None;
         for (id, text) in results {
@@ -76,7 +76,9 @@ impl TurnResults {
             if (known.session.as_str(), known.turn) != (session.as_str(), turn) {
                 return None;
             }
-            known.results.insert(place, text);
+            if known.results.insert(place, text).is_some() {
+                return None;
+            }
         }
         found
     }
@@ -124,6 +126,7 @@ mod tests {
         };
         let (one, other) = (call(&session, 0, 1, 0), call(&session, 0, 1, 1));
         assert_eq!(of(&[&one, &other]).unwrap().results.len(), 2);
+        assert_eq!(of(&[&one, &other, &one]), None);
         let elsewhere = call(&Uuid::now_v7().to_string(), 0, 1, 1);
         for foreign in [elsewhere, call(&session, 4, 1, 1)] {
             assert_eq!(of(&[&one, &foreign]), None);

@@ -137,6 +137,13 @@ impl Add {
                     self.name
                 )));
         }
+        if let Some(file) = &self.component
+            && (file.is_empty() || environment.path(file, &environment.cwd).is_dir())
+        {
+            return Err(fail()
+                .why(text!("`{}` is not a file", file))
+                .hint("name the component: --component FILE.wasm"));
+        }
         mcp::check_name(&self.name, &settings).map_err(|(why, hint)| fail().why(why).hint(hint))?;
         self.check_pairs().map_err(|why| fail().why(why))?;
         // A directory that is granted stays the one that it is here, wherever the server is used.

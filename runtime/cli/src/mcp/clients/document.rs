@@ -214,6 +214,8 @@ mod tests {
                 "",
                 "# why\na: [1, 2] # b\ns:\n    # c\n    x:\n        cmd: y\n\nz: |\n  s:\n    t: no\n",
                 "a: 1\ns: {} # none\nb: 2\n",
+                "s:\t# none\n  t:other:\n    cmd: y\n",
+                "s:\t# none\n",
                 "s:\nb: 2\n",
                 "s:\n  x:\n    cmd: y\n  t:\n    command: old\n    mine: 1\n  # of u\n  u:\n    cmd: v\nb: 2\n",
                 "s:\n  \"t\":\n    command: old\n",

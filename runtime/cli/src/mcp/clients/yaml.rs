@@ -113,7 +113,8 @@ impl<'a> Lines<'a> {
             self.indentation(line) == Some(indentation)
                 && names.iter().any(|name| {
                     let rest = self.0[line].trim_start().strip_prefix(name.as_str());
-                    rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+                    let after = rest.and_then(|rest| rest.trim_start().strip_prefix(':'));
+                    after.is_some_and(|after| after.is_empty() || after.starts_with(char::is_whitespace))
                 })
         })
     }
@@ -179,10 +180,9 @@ pub(super) fn set(text: &str, section: &str, name: &str, entry: &Value) -> Resul
 
 /// The line of a section whose entries follow on the next lines, or of an empty one, with this value.
 fn section_line(line: &str, value: &str) -> String {
-    let (own, comment) = match line.split_once(" #") {
-        Some((own, comment)) => (own, format!(" #{comment}")),
-        None => (line, String::new()),
-    };
+    let bytes = line.as_bytes();
+    let comment = (1..bytes.len()).find(|&at| bytes[at] == b'#' && matches!(bytes[at - 1], b' ' | b'\t'));
+    let (own, comment) = line.split_at(comment.map_or(line.len(), |at| at - 1));
     let own = own.trim_end();
     let key = ["{}", "null", "~"]
         .iter()

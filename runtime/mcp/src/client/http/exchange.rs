@@ -9,6 +9,7 @@ use super::{Endpoint, Form, MAX_STREAM_BYTES, authorization};
 use crate::client::error::ServerError;
 use crate::client::link::MAX_ANSWER_BYTES;
 use crate::client::message::{self, Received};
+use crate::client::searched::searched;
 
 impl Endpoint {
     /// Adds the token that is held. Returns it as well.
@@ -48,7 +49,7 @@ impl Endpoint {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(self.redactor().bytes(&body).into_owned())
+        without_tokens(&self.redactor(), body, method).await
     }
 
     /// Reads events up to the end of the stream, or until `receive` returns true. Returns whether it did.
@@ -74,10 +75,11 @@ impl Endpoint {
                     ServerError::invalid(method, format!("has more than {MAX_ANSWER_BYTES} bytes"))
                 })?;
                 rest = &rest[read..];
-                if let Some(data) = data
-                    && receive(message::parse(&redactor.bytes(&data)))?
-                {
-                    return Ok(true);
+                if let Some(data) = data {
+                    let data = without_tokens(&redactor, data, method).await?;
+                    if receive(message::parse(&data))? {
+                        return Ok(true);
+                    }
                 }
             }
             // A server that always has a chunk ready does not keep the thread.
@@ -85,6 +87,17 @@ impl Endpoint {
         }
         Ok(false)
     }
+}
+
+/// Removes the tokens from a part of an answer.
+async fn without_tokens(redactor: &Redactor, part: Vec<u8>, method: &str) -> Result<Vec<u8>, ServerError> {
+    if redactor.is_empty() {
+        return Ok(part);
+    }
+    let bytes = part.len();
+    let search = move |redactor: &Redactor| redactor.bytes(&part).into_owned();
+    let searched = searched(redactor, bytes, search).await;
+    searched.ok_or_else(|| ServerError::invalid(method, "could not be searched for secrets"))
 }
 
 /// Sends a request once.

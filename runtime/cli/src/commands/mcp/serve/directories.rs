@@ -125,8 +125,19 @@ impl Directories {
         for written in flags {
             let path = environment.path(written, &environment.cwd);
             let shown = environment.shown(&path);
-            let fail = || Failure::new(Exit::Usage, text!("{} `{}` cannot be offered", Own(FLAG), shown));
-            let real = path.canonicalize().map_err(|error| fail().because(error))?;
+            let fail = || {
+                Failure::new(
+                    Exit::Usage,
+                    text!("{} `{}` cannot be offered", Own(FLAG), written),
+                )
+            };
+            if written.is_empty() {
+                return Err(fail()
+                    .why("the path is empty")
+                    .hint("name a directory, such as `.`"));
+            }
+            let real = path.canonicalize();
+            let real = real.map_err(|error| fail().because(error).hint("name a directory that exists"))?;
             if !real.is_dir() {
                 return Err(fail()
                     .why("it is not a directory")
