@@ -39,6 +39,10 @@ fn results(response: &Value) -> Value {
     results.collect()
 }
 
+fn message_of_the_user() -> Value {
+    json!({"type": "message", "role": "user", "content": "And tomorrow?"})
+}
+
 #[test]
 fn calls_have_own_identifiers_and_usage_is_of_one_request() {
     let (_user, served) = server();
@@ -111,7 +115,7 @@ fn results_of_another_response_are_refused() {
 fn message_beside_results_is_refused_and_not_lost() {
     let (_user, served) = server();
     let first = respond(&served, &json!("Does it rain?"), None).json();
-    let message = json!({"type": "message", "role": "user", "content": "And tomorrow?"});
+    let message = message_of_the_user();
     let mut input = results(&first);
     input.as_array_mut().unwrap().push(message.clone());
     for (input, told) in [
@@ -123,7 +127,12 @@ fn message_beside_results_is_refused_and_not_lost() {
         assert_eq!(refused.json()["error"]["param"], "input");
         assert!(refused.body.contains(told), "{}", refused.body);
     }
-    let second = respond(&served, &results(&first), Some(&first["id"]));
+    // Without the response and without the calls, either.
+    let mut input = results(&first);
+    input.as_array_mut().unwrap().insert(0, message_of_the_user());
+    let refused = respond(&served, &input, None);
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    let second = respond(&served, &results(&first), None);
     assert_eq!(second.status, 200, "{}", second.body);
 }
 

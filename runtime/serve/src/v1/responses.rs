@@ -164,13 +164,23 @@ pub(super) async fn respond(
     let begin = match (&wanted.previous_response_id, is_stored) {
         (Some(previous), _) => begin::go_on(server, call, previous, is_stored, messages, &results).await?,
         (None, false) => begin::in_memory(server, call, messages, &results, checked)?,
-        (None, true) => match begin::waiting(server, call, &messages, &results).await? {
-            Some(begin) => begin,
-            None => {
-                checked?;
-                begin::new(server, call, &agent, messages).await?
+        (None, true) => {
+            // Results alone continue their turn. Messages before them have their calls; others would be lost.
+            let are_alone = messages
+                .iter()
+                .all(|message| matches!(message, Message::Tool { .. }));
+            let waiting = match are_alone || checked.is_ok() {
+                true => begin::waiting(server, call, &messages, &results).await?,
+                false => None,
+            };
+            match waiting {
+                Some(begin) => begin,
+                None => {
+                    checked?;
+                    begin::new(server, call, &agent, messages).await?
+                }
             }
-        },
+        }
     };
     let request = TurnRequest {
         client: call.caller.owner.clone(),
