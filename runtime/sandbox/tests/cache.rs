@@ -12,11 +12,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use support::{Probe, call, load, only_tool};
+use support::{Own, Probe, call, load, only_tool};
 use toolcell_core::CallResult;
-use toolcell_sandbox::{
-    CacheError, ComponentKind, Digest, Sandbox, SandboxOptions, Statistics, TrustedComponent,
-};
+use toolcell_sandbox::{CacheError, ComponentKind, Sandbox, SandboxOptions, Statistics};
 
 fn with_cache(dir: &Path, optimize: bool) -> Sandbox {
     Sandbox::new(SandboxOptions {
@@ -70,28 +68,11 @@ async fn second_start_compiles_and_reads_nothing() {
     assert_eq!(mode(&entry(&dir, "code")), 0o600);
 }
 
-/// A component of this program.
-struct Own(Vec<u8>);
-
-impl TrustedComponent for Own {
-    fn digest(&self) -> Digest {
-        Digest::of(&self.0)
-    }
-
-    fn size(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        self.0.clone()
-    }
-}
-
 #[tokio::test]
 async fn code_of_a_known_trusted_component_is_read_for_its_first_call() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("cache");
-    let own: &Own = Box::leak(Box::new(Own(Probe::default().build())));
+    let own = Own::leaked(Probe::default().build());
     let first = with_cache(&dir, false);
     let component = first.load_trusted("own", own).await.unwrap();
     assert_eq!(first.statistics(), COMPILED);

@@ -15,10 +15,10 @@ use std::io::{BufRead, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use support::{Probe, call, load, only_tool};
+use support::{Own, Probe, call, load, only_tool};
 use toolcell_sandbox::{
-    CompileCommand, CompileLimit, CompileLimits, Compiler, Digest, LoadError, Protection, Sandbox,
-    SandboxOptions, TrustedComponent, compile_child_main,
+    CompileCommand, CompileLimit, CompileLimits, Compiler, LoadError, Protection, Sandbox, SandboxOptions,
+    compile_child_main,
 };
 
 const CHILD: &str = "compile-child";
@@ -445,23 +445,6 @@ async fn trusted_component_needs_no_child() {
     };
     let sandbox = sandbox(missing, CompileLimits::default());
     let bytes = Probe::default().build();
-    let own = Box::leak(Box::new(Own(bytes)));
+    let own = Own::leaked(bytes);
     assert!(sandbox.load_trusted("probe", own).await.is_ok());
-}
-
-/// A component of this program.
-struct Own(Vec<u8>);
-
-impl TrustedComponent for Own {
-    fn digest(&self) -> Digest {
-        Digest::of(&self.0)
-    }
-
-    fn size(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        self.0.clone()
-    }
 }

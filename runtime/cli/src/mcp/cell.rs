@@ -51,7 +51,7 @@ impl CallObserver for CellLog {
     }
 }
 
-/// What the cells of a server accessed. A cell that ended can have entries that no receipt has yet.
+/// Records of the cells of a server. A cell that ended can have entries that no receipt has yet.
 #[derive(Default)]
 struct Accessed {
     /// Of cells before the one that runs now and the one before it.

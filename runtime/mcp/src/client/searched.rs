@@ -31,3 +31,33 @@ impl Drop for GivenUp {
         self.0.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn long_answer_is_searched_on_another_thread_until_nobody_waits() {
+        let redactor = Redactor::new([("s", "hunter2-hunter2")]);
+        for (bytes, is_apart) in [(AT_ONCE, false), (AT_ONCE + 1, true)] {
+            let searching = searched(&redactor, bytes, |_| thread::current().id()).await;
+            assert_eq!(searching != Some(thread::current().id()), is_apart);
+        }
+        let (go, wait) = channel();
+        let (send, found) = channel();
+        let search = move |redactor: &Redactor| {
+            wait.recv().unwrap();
+            send.send(redactor.text("text").into_owned()).unwrap();
+        };
+        tokio::select! {
+            biased;
+            _ = searched(&redactor, AT_ONCE + 1, search) => panic!("it held the thread"),
+            () = std::future::ready(()) => {}
+        }
+        go.send(()).unwrap();
+        assert_eq!(found.recv().unwrap(), "");
+    }
+}

@@ -30,7 +30,7 @@ pub struct RunningProgram {
     pub stream: DuplexStream,
     /// Its cell.
     pub cell: RunningCell,
-    /// What it accesses.
+    /// Record of its hosts, files, buckets and denials.
     pub accessed: AccessRecord,
 }
 

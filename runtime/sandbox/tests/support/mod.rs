@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use toolcell_core::tool::{CallObserver, LogLine, LogSource, Progress};
 use toolcell_core::{CallContext, CallResult, Policy, Receipt, Tool, ToolCall, ToolError, ToolName};
-use toolcell_sandbox::{Component, LoadError, Sandbox, SandboxOptions};
+use toolcell_sandbox::{Component, Digest, LoadError, Sandbox, SandboxOptions, TrustedComponent};
 
 /// A tool named `probe`, described by its differences from an echo.
 ///
@@ -296,6 +296,29 @@ const TOOLS: &str = r#"
   (with "output" (type $output))
   (with "tool-error" (type $tool-error))))
 "#;
+
+/// A component that is part of the program.
+pub(crate) struct Own(Vec<u8>);
+
+impl Own {
+    pub(crate) fn leaked(bytes: Vec<u8>) -> &'static Self {
+        Box::leak(Box::new(Self(bytes)))
+    }
+}
+
+impl TrustedComponent for Own {
+    fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+}
 
 /// Everything that an observer received.
 #[derive(Default)]
