@@ -81,7 +81,7 @@ pub(crate) enum Code {
     Functions(Functions),
     Program(Program),
     /// Of a component that defines its tools, read for the first call.
-    Later(LaterCode),
+    Later(Arc<LaterCode>),
 }
 
 impl Identity {

@@ -73,7 +73,7 @@ impl Component {
             Code::Later(code) if listed.iter().any(|role| role.is_among(&self.identity().exports)) => {
                 code.loaded().await?
             }
-            _ => self,
+            _ => self.clone(),
         };
         let (base, exports) = (&component.0.base, &component.0.exports);
         let mut context = ComponentContext::default();

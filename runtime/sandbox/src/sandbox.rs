@@ -254,7 +254,7 @@ impl Sandbox {
         };
         Ok(Component(Arc::new(Loaded {
             base: shared.base_without_code(examined),
-            code: Code::Later(later),
+            code: Code::Later(Arc::new(later)),
             specs,
             exports: ContextExports::default(),
         })))

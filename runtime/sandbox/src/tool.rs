@@ -100,7 +100,7 @@ impl Tool for ComponentTool {
         match &self.component.code {
             Code::Later(code) => Box::pin(async move {
                 match code.loaded().await {
-                    Ok(component) => self.of(component).call_in_cell(call, cx).await,
+                    Ok(component) => self.of(&component).call_in_cell(call, cx).await,
                     Err(error) => CallResult::failed(ToolError::Unavailable {
                         message: format!("its code cannot be read: {error}"),
                     }),

@@ -24,6 +24,9 @@ pub trait Host: Send + Sync + 'static {
     /// Store of the sessions.
     fn store(&self) -> Arc<dyn SessionStore>;
 
+    /// True if a paused session is in memory.
+    fn holds(&self, session: &str) -> bool;
+
     /// Prepares a turn: finds or creates its session, and reserves it.
     fn begin(&self, request: TurnRequest) -> BoxFuture<'_, Result<PreparedTurn, Refusal>>;
 

@@ -269,6 +269,70 @@ fn server_in_a_cell_has_limits() {
 }
 
 #[test]
+fn server_in_a_cell_that_ends_at_its_start_tells_its_exit_code_and_denials() {
+    let ends = r#"(module
+        (import "wasi_snapshot_preview1" "path_open"
+          (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+        (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 64) "notes.md")
+        (func (export "_start")
+          (drop (call $path_open (i32.const 3) (i32.const 0) (i32.const 64) (i32.const 8) (i32.const 0)
+            (i64.const 64) (i64.const 64) (i32.const 0) (i32.const 16)))
+          (call $proc_exit (i32.const 7))))"#;
+    let user = user("grants = [\"read=.\"]");
+    user.file("server.wasm", wat::parse_str(ends).unwrap());
+    // A turn goes on without the server.
+    for (command, code) in [
+        (&["mcp", "test", "box"][..], 3),
+        (&["run", "--tool", "box", "x"], 0),
+    ] {
+        let seen = user.run(command).ended(code);
+        let shown = user.plain(&seen.stderr);
+        for part in [
+            "the MCP server `box` did not start",
+            "the server ended (exit status: 7)",
+            "hint: the MCP server `box` was denied file `/notes.md`; to allow it, in ~/.config/toolcell/config.toml: \
+             `[mcp.box] grants = [\"read+modify=[work]:/\"]`",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn grant_of_the_command_line_for_a_server_names_its_table() {
+    let user = user("");
+    for (flag, value, part) in [
+        ("--grant", "box:read=.", "its grants are `[mcp.box] grants`"),
+        ("--limit", "box:fuel=1M", "its limits are `[mcp.box] limits`"),
+    ] {
+        let seen = user.run(&["run", "--tool", "box", flag, value, "x"]).ended(2);
+        let shown = user.plain(&seen.stderr);
+        for part in [part, "why: no components are in use"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+    // Each component is named once.
+    let seen = user.run(&["run", "--grant", "other:read=.", "x"]).ended(2);
+    assert_eq!(seen.stderr.matches("clock").count(), 1, "{}", seen.stderr);
+}
+
+#[test]
+fn server_in_a_cell_of_a_project_is_refused() {
+    let user = user("");
+    for (table, part) in [
+        ("component = \"x.wasm\"", "in a cell, before you trusted it"),
+        ("url = \"https://a.example\"", "it would receive requests"),
+        ("command = \"x\"", "outside of every cell"),
+    ] {
+        user.file("toolcell.toml", format!("[mcp.x]\n{table}\n"));
+        let seen = user.run(&["mcp", "list"]).ended(3);
+        assert!(user.plain(&seen.stderr).contains(part), "{part}: {}", seen.stderr);
+    }
+}
+
+#[test]
 fn server_that_is_no_program_does_not_start() {
     let user = user("");
     user.file("server.wasm", crate::probe::Probe::default().build());

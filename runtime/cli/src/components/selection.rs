@@ -1,7 +1,7 @@
 //! Selection of the components that a command offers: those named by flags, or all enabled ones; and the check that its
 //! other flags name one of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toolcell_core::suggest::nearest;
 
@@ -211,10 +211,8 @@ pub(crate) fn check_flags<'a>(
     settings: &Settings,
     taking_part: impl IntoIterator<Item = &'a ToolSettings>,
 ) -> Result<(), Failure> {
-    let names: Vec<&str> = taking_part
-        .into_iter()
-        .map(|settings| settings.name.as_str())
-        .collect();
+    let names = taking_part.into_iter().map(|settings| settings.name.as_str());
+    let names: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
     let overrides = &settings.overrides;
     let flags = overrides
         .grants
@@ -229,8 +227,18 @@ pub(crate) fn check_flags<'a>(
                 Exit::Usage,
                 text!("`{} {}:…` names a component that is not in use", flag, component),
             )
-            .why(text!("components in use: {}", names.join(", ")));
+            .why(match names.as_slice() {
+                [] => "no components are in use".into(),
+                names => text!("components in use: {}", names.join(", ")),
+            });
             return Err(match nearest(component, &names).first() {
+                _ if settings.mcp.contains_key(component) => failure.hint(text!(
+                    "it is an MCP server; if it runs in a cell, {} in your configuration",
+                    match flag {
+                        "--grant" => text!("its grants are `[mcp.{}] grants`", component),
+                        _ => text!("its limits are `[mcp.{}] limits`", component),
+                    }
+                )),
                 Some(near) => failure.hint(text!("did you mean `{}:`?", near)),
                 None => failure.hint("without a name in front it applies to every component"),
             });

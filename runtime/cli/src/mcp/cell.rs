@@ -104,6 +104,7 @@ pub(super) async fn start(
             stream: Box::new(running.stream),
             guard: Box::new(running.cell),
             errors,
+            exit_code: running.exit_code,
         })
     };
     let accessed = move || accessed.lock().unwrap_or_else(PoisonError::into_inner).take();

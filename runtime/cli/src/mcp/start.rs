@@ -17,6 +17,7 @@ use crate::config::{McpSettings, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::mcp::{cell, oauth};
+use crate::ui::hints::AllowHints;
 use crate::ui::terminal::{Own, Text, text};
 
 /// Variables that every server gets: without them most programs do not find their parts.
@@ -70,12 +71,18 @@ pub(crate) async fn start(
             let program = loader.program(component).await?;
             digest = Some(program.component.digest());
             let started = cell::start(program, arguments.clone(), options, identity).await;
-            started.map_err(|StartError { error, output }| {
+            started.map_err(|failed| {
+                let StartError {
+                    error,
+                    output,
+                    accessed,
+                } = failed;
                 let fail = Failure::new(
                     Exit::Config,
                     text!("the MCP server `{}` did not start", server.name),
                 );
-                wrote(fail.because(error), &output)
+                let denials = AllowHints::of_user(environment).of_server_at_start(&server.name, &accessed);
+                wrote(fail.because(error), &output).hints(denials)
             })
         }
         Transport::Process(process) => {
@@ -98,7 +105,7 @@ pub(crate) async fn start(
                 directory: process.directory.clone(),
             };
             let started = McpServer::start(launch, options, identity).await;
-            started.map_err(|StartError { error, output }| {
+            started.map_err(|StartError { error, output, .. }| {
                 let failure = wrote(fail().because(error), &output);
                 failure.hint(text!("to see it alone: {}", process.command_line()))
             })

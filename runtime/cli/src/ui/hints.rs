@@ -112,6 +112,14 @@ impl AllowHints {
         }
         Self {
             tools,
+            ..Self::of_user(environment)
+        }
+    }
+
+    /// Creates hints about what is configured by name, without tools.
+    pub(crate) fn of_user(environment: &Environment) -> Self {
+        Self {
+            tools: BTreeMap::new(),
             user_file: crate::config::user_files::user_file(environment).map(|path| environment.shown(&path)),
         }
     }
@@ -141,6 +149,12 @@ impl AllowHints {
         let Some(server) = receipt.server.as_ref().filter(|_| receipt.server_in_cell) else {
             return Vec::new();
         };
+        let hints = self.of_server_at_start(server, receipt).into_iter();
+        hints.map(|hint| hint.inert()).collect()
+    }
+
+    /// As [`AllowHints::of_server_in_cell`], for a server that ended before its first call.
+    pub(crate) fn of_server_at_start(&self, server: &str, receipt: &Receipt) -> Vec<Text> {
         let whose = text!("the MCP server `{}`", server);
         // One for each line: a server can try thousands of places that the same line allows.
         let mut lines = BTreeSet::new();
@@ -148,7 +162,7 @@ impl AllowHints {
         for denial in &receipt.denials {
             let line = denial.denied_by.as_ref().or(denial.allow_with.as_ref());
             if line.is_some_and(|line| lines.insert(line)) {
-                hints.push(self.denied(&whose, "mcp", server, denial).inert());
+                hints.push(self.denied(&whose, "mcp", server, denial));
             }
         }
         hints

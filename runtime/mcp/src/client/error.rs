@@ -2,13 +2,48 @@
 
 use std::sync::Arc;
 
-use toolcell_core::{Redactor, ToolError};
+use toolcell_core::{Receipt, Redactor, ToolError};
 
 use super::http::Refused;
+use super::process::ServerProgram;
 use crate::version::Version;
 
 /// Maximum size of a text of a server in an error, in bytes.
 const MAX_TEXT: usize = 1 << 10;
+
+/// A server that did not start.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{error}")]
+pub struct StartError {
+    /// Cause.
+    #[source]
+    pub error: ServerError,
+    /// The end of what it wrote to its standard error, without secrets. Text of the server.
+    pub output: String,
+    /// What it accessed until then, and what was denied to it; nothing is known of a process.
+    pub accessed: Box<Receipt>,
+}
+
+impl StartError {
+    pub(super) fn new(error: ServerError, output: String) -> Self {
+        Self {
+            error,
+            output,
+            accessed: Box::default(),
+        }
+    }
+
+    /// Adds how the program of the server ended, and what it wrote.
+    pub(super) async fn of(error: ServerError, program: Option<ServerProgram>) -> Self {
+        match (error, program) {
+            (ServerError::Ended { .. }, Some(program)) => {
+                let (status, output) = program.after_end().await;
+                Self::new(ServerError::Ended { status }, output)
+            }
+            (error, program) => Self::new(error, program.map(|program| program.tail()).unwrap_or_default()),
+        }
+    }
+}
 
 /// Failure of a server, or of one request to it.
 #[derive(Debug, Clone, thiserror::Error)]

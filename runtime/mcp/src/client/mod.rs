@@ -43,7 +43,7 @@ pub use elicitation::{
     Elicitation, ElicitationAnswer, ElicitationField, Elicitor, FieldKind, MAX_CHOICES, MAX_ELICITATIONS,
     MAX_FIELDS,
 };
-pub use error::ServerError;
+pub use error::{ServerError, StartError};
 pub use http::{
     Challenge, MAX_CHALLENGE_BYTES, MAX_STREAM_BYTES, Refused, Remote, RemoteError, TokenSource,
     check_header_name, check_url,
@@ -53,5 +53,5 @@ pub use message::MAX_REQUEST_ID;
 pub use pending::MAX_UNSOLICITED;
 pub use process::{ByteStream, InProcessServer, Launch, MAX_OUTPUT_TAIL, OutputTail, end_all_processes};
 pub use resources::{MAX_ENTRIES, MAX_LIST_BYTES, PromptInfo};
-pub use server::{MAX_RESTART_DELAY, MAX_TIMEOUT, McpServer, Options, RESTART_DELAY, StartError};
+pub use server::{MAX_RESTART_DELAY, MAX_TIMEOUT, McpServer, Options, RESTART_DELAY};
 pub use session::{MAX_PAGES, MAX_ROUNDS};

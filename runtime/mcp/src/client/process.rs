@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -187,6 +187,8 @@ pub struct InProcessServer {
     pub guard: Box<dyn Any + Send + Sync>,
     /// The end of what it writes to its standard error.
     pub errors: OutputTail,
+    /// Its exit code, once it ended by itself.
+    pub exit_code: Arc<OnceLock<i32>>,
 }
 
 /// Stream in both directions.
@@ -212,7 +214,14 @@ impl OutputTail {
 /// A server that was started: a process, or one inside of this one. Dropping it ends it.
 pub(super) enum ServerProgram {
     Process(Process),
-    InProcess(Box<dyn Any + Send + Sync>, OutputTail),
+    InProcess(InProcessProgram),
+}
+
+/// A server inside of this process, without its streams.
+pub(super) struct InProcessProgram {
+    _guard: Box<dyn Any + Send + Sync>,
+    errors: OutputTail,
+    exit_code: Arc<OnceLock<i32>>,
 }
 
 impl ServerProgram {
@@ -220,10 +229,12 @@ impl ServerProgram {
     pub(super) async fn after_end(self) -> (Option<String>, String) {
         match self {
             Self::Process(process) => process.after_end().await,
-            Self::InProcess(_guard, errors) => {
+            Self::InProcess(program) => {
                 // What it says about its end comes with its end.
                 tokio::time::sleep(EXIT_GRACE).await;
-                (None, errors.text())
+                // As the standard library writes the status of a process.
+                let status = program.exit_code.get().map(|code| format!("exit status: {code}"));
+                (status, program.errors.text())
             }
         }
     }
@@ -232,7 +243,7 @@ impl ServerProgram {
     pub(super) async fn end(self) {
         match self {
             Self::Process(process) => process.end().await,
-            Self::InProcess(guard, _) => drop(guard),
+            Self::InProcess(program) => drop(program),
         }
     }
 
@@ -240,7 +251,7 @@ impl ServerProgram {
     pub(super) fn tail(&self) -> String {
         match self {
             Self::Process(process) => process.tail(),
-            Self::InProcess(_, errors) => errors.text(),
+            Self::InProcess(program) => program.errors.text(),
         }
     }
 }
@@ -252,7 +263,11 @@ impl InProcessServer {
         Streams {
             input: Box::new(input),
             output: Box::new(output),
-            program: Some(ServerProgram::InProcess(self.guard, self.errors)),
+            program: Some(ServerProgram::InProcess(InProcessProgram {
+                _guard: self.guard,
+                errors: self.errors,
+                exit_code: self.exit_code,
+            })),
         }
     }
 }

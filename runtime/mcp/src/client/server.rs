@@ -15,7 +15,7 @@ use toolcell_core::{Receipt, Secrets, Tool, ToolError, ToolSpec};
 
 use super::definition::{Definition, LeftOut};
 use super::elicitation::{Asking, Elicitor, Stopwatch};
-use super::error::ServerError;
+use super::error::{ServerError, StartError};
 use super::http::{Endpoint, Remote};
 use super::link::Link;
 use super::process::{InProcessServer, Launch, ServerProgram};
@@ -102,17 +102,6 @@ pub(super) type Accessed = dyn Fn() -> Receipt + Send + Sync;
 /// Starts a server, or opens the connection to it.
 pub(super) type Connect = dyn Fn() -> Result<Connection, ServerError> + Send + Sync;
 
-/// A server that did not start.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{error}")]
-pub struct StartError {
-    /// Cause.
-    #[source]
-    pub error: ServerError,
-    /// The end of what it wrote to its standard error, without secrets. Text of the server.
-    pub output: String,
-}
-
 /// A server. Dropping it ends its process group.
 pub struct McpServer {
     pub(super) options: Options,
@@ -184,10 +173,7 @@ impl McpServer {
         options: Options,
         identity: Identity,
     ) -> Result<Arc<Self>, StartError> {
-        let client = Remote::client().map_err(|error| StartError {
-            error,
-            output: String::new(),
-        })?;
+        let client = Remote::client().map_err(|error| StartError::new(error, String::new()))?;
         let connect = move || Ok(Connection::Http(Endpoint::new(client.clone(), remote.clone())));
         Self::connect(Box::new(connect), options, identity).await
     }
@@ -290,6 +276,7 @@ impl McpServer {
         }
         opened.map_err(|failed| StartError {
             error: failed.error.redacted(&self.options.redactor),
+            accessed: Box::new(self.take_accessed()),
             ..failed
         })
     }
@@ -299,10 +286,7 @@ impl McpServer {
         deadline: Instant,
         discover: bool,
     ) -> Result<(Live, Vec<Definition>, Vec<LeftOut>), StartError> {
-        let connection = (self.connect)().map_err(|error| StartError {
-            error,
-            output: String::new(),
-        })?;
+        let connection = (self.connect)().map_err(|error| StartError::new(error, String::new()))?;
         let (asking, redactor) = (self.asking.clone(), &self.options.redactor);
         let (link, program) = match connection {
             Connection::Streams(streams) => {
@@ -319,7 +303,7 @@ impl McpServer {
         };
         match opened.await {
             Ok((session, definitions, left_out)) => Ok((Live::new(session, program), definitions, left_out)),
-            Err(error) => Err(failed(error, program).await),
+            Err(error) => Err(StartError::of(error, program).await),
         }
     }
 
@@ -481,23 +465,6 @@ impl McpServer {
         }
         tokio::time::sleep_until(ready_at).await;
         Ok(())
-    }
-}
-
-/// Adds what the program tells about its end.
-async fn failed(error: ServerError, program: Option<ServerProgram>) -> StartError {
-    match (error, program) {
-        (ServerError::Ended { .. }, Some(program)) => {
-            let (status, output) = program.after_end().await;
-            StartError {
-                error: ServerError::Ended { status },
-                output,
-            }
-        }
-        (error, program) => StartError {
-            error,
-            output: program.map(|program| program.tail()).unwrap_or_default(),
-        },
     }
 }
 

@@ -9,8 +9,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use toolcell_core::tool::{CallObserver, Progress};
 use toolcell_core::{CallContext, CallResult, Receipt, ToolCall, ToolError};
 
-use super::error::ServerError;
-use super::server::{Connection, McpServer, Options, StartError, Streams};
+use super::error::{ServerError, StartError};
+use super::server::{Connection, McpServer, Options, Streams};
 use crate::server::Identity;
 
 /// Reaction of a scripted server to a message.

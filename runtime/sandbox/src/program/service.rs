@@ -1,7 +1,7 @@
 //! Programs that run on, such as servers on standard input and output: one cell from the start to the end of the program.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
@@ -32,6 +32,8 @@ pub struct RunningProgram {
     pub cell: RunningCell,
     /// Record of its hosts, files, buckets and denials.
     pub accessed: AccessRecord,
+    /// Its exit code, once it ended by itself.
+    pub exit_code: Arc<OnceLock<i32>>,
 }
 
 /// Cell of a program. Dropping it ends the program.
@@ -135,6 +137,8 @@ impl Component {
         let (stream, guest) = tokio::io::duplex(PROGRAM_BUFFER);
         let accessed = AccessRecord::default();
         let record = accessed.clone();
+        let exit_code = Arc::new(OnceLock::new());
+        let exited = exit_code.clone();
         let running = async move {
             let _lasting = lasting;
             let Code::Program(pre) = &loaded.code else { return };
@@ -154,7 +158,11 @@ impl Component {
             };
             let ended = loaded.base.cells.run_cell(request, call).await;
             match ended.result {
-                Ok(code) => tracing::info!(code, "a program in a cell ended"),
+                Ok(code) => {
+                    tracing::info!(code, "a program in a cell ended");
+                    // Set once: a program ends once.
+                    _ = exited.set(code);
+                }
                 Err(error) => {
                     let message = egress.redactor().text(&error.to_string()).into_owned();
                     tell_end(&*observer, message);
@@ -170,6 +178,7 @@ impl Component {
                 accessed: accessed.clone(),
             },
             accessed,
+            exit_code,
         })
     }
 }

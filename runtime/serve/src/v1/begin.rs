@@ -118,7 +118,8 @@ pub(super) fn in_memory(
 ) -> Result<Begin, Failure> {
     let of_turn = TurnResults::of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
     let ends_with_results = matches!(messages.last(), Some(Message::Tool { .. }));
-    let paused = of_turn.filter(|of_turn| ends_with_results && server.v1.take(of_turn, &call.caller.owner));
+    let paused = of_turn
+        .filter(|of_turn| ends_with_results && super::take_paused(server, of_turn, &call.caller.owner));
     Ok(match paused {
         Some(of_turn) => Begin {
             session: of_turn.session,

@@ -143,7 +143,7 @@ pub(super) async fn respond(
         })
         .collect();
     let paused = TurnResults::of(trailing);
-    let paused = paused.filter(|of_turn| server.v1.take(of_turn, &call.caller.owner));
+    let paused = paused.filter(|of_turn| super::take_paused(server, of_turn, &call.caller.owner));
     let (session, keep, start, results) = match paused {
         Some(of_turn) => (of_turn.session, Keep::Paused, Start::Resume, of_turn.results),
         None => {

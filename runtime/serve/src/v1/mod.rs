@@ -85,6 +85,12 @@ impl V1 {
     }
 }
 
+/// Takes a turn that waits for these results, as [`V1::take`], if its session is still in memory: the host ends old ones by their
+/// size.
+fn take_paused(server: &Server, of_turn: &TurnResults, owner: &str) -> bool {
+    server.v1.take(of_turn, owner) && server.turns.host.holds(&of_turn.session)
+}
+
 /// Wishes of a client that OpenAI's API does not have.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]

@@ -49,12 +49,14 @@ impl<T> Waiting<T> {
         self.all.insert(self.last, (id, bytes, session));
     }
 
+    fn number(&self, id: &str) -> Option<u64> {
+        let mut all = self.all.iter();
+        all.find(|(_, (known, ..))| known == id)
+            .map(|(number, _)| *number)
+    }
+
     fn take(&mut self, id: &str) -> Option<T> {
-        let number = self
-            .all
-            .iter()
-            .find(|(_, (known, ..))| known == id)
-            .map(|(number, _)| *number)?;
+        let number = self.number(id)?;
         let (_, bytes, session) = self.all.remove(&number)?;
         self.bytes -= bytes;
         Some(session)
@@ -75,6 +77,11 @@ impl Held {
         let bytes = size(session.messages().iter().map(AsRef::as_ref));
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.keep(id, bytes, session);
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.number(id).is_some()
     }
 
     pub(super) fn take(&self, id: &str) -> Option<Session> {
@@ -99,6 +106,7 @@ mod tests {
         waiting.keep("half".into(), MAX_BYTES / 2, 0);
         waiting.keep("all".into(), MAX_BYTES, 0);
         assert_eq!((waiting.all.len(), waiting.bytes), (1, MAX_BYTES));
+        assert!(waiting.number("all").is_some() && waiting.number("half").is_none());
         waiting.keep("more".into(), MAX_BYTES + 1, 0);
         assert_eq!(
             (waiting.take("more"), waiting.take("all"), waiting.bytes),

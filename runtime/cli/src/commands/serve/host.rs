@@ -291,6 +291,10 @@ impl Host for AgentHost {
         self.store.clone()
     }
 
+    fn holds(&self, session: &str) -> bool {
+        self.held.has(session)
+    }
+
     fn begin(&self, request: TurnRequest) -> BoxFuture<'_, Result<PreparedTurn, Refusal>> {
         Box::pin(self.prepare(request))
     }

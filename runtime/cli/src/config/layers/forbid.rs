@@ -15,7 +15,7 @@ use crate::config::setting::{SettingTable as _, Written};
 use crate::config::source::Source;
 use crate::config::turn::PresetName;
 use crate::error::{Exit, Failure};
-use crate::ui::terminal::Text;
+use crate::ui::terminal::{Own, Text, text};
 
 pub(super) fn refused(what: impl Into<Text>) -> Failure {
     Failure::new(Exit::Config, what)
@@ -138,13 +138,32 @@ pub(super) fn forbid_mcp(
     servers: &BTreeMap<Spanned<String>, McpTable>,
     source: &Arc<Source>,
 ) -> Result<(), Failure> {
-    let Some((server, _)) = servers.first_key_value() else {
+    let Some((server, table)) = servers.first_key_value() else {
         return Ok(());
+    };
+    let (why, review) = if table.component.is_some() {
+        (
+            "its program would run in every session, in a cell, before you trusted it",
+            "review the component with `toolcell tool inspect`",
+        )
+    } else if table.url.is_some() {
+        (
+            "it would receive requests of every session, and its texts reach the model",
+            "review its address",
+        )
+    } else {
+        (
+            "it would start programs on this machine, outside of every cell",
+            "review what it would start",
+        )
     };
     Err(refused("a project's file cannot add or change an MCP server")
         .why(source.point_at(&server.span()))
-        .why("it would start programs on this machine, outside of every cell")
-        .hint("review what it would start; to use it, move the table to your own configuration"))
+        .why(why)
+        .hint(text!(
+            "{}; to use it, move the table to your own configuration",
+            Own(review)
+        )))
 }
 
 pub(super) fn forbid_preset(

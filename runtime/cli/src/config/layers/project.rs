@@ -6,8 +6,8 @@
 //!
 //! It cannot choose the provider or its key; add grants to those of the user's file, or map them to other guest paths;
 //! raise a limit or a budget, or set prices; enable anything the user has disabled; replace a component of the user's
-//! file or a built-in one; define or change an MCP server, which is a program outside of every cell; or configure hooks, because a hook sees every prompt and every call and a guard must stay
-//! enabled.
+//! file or a built-in one; define or change an MCP server, which runs in every session; or configure hooks,
+//! because a hook sees every prompt and every call and a guard must stay enabled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -45,8 +45,9 @@ mod tests {
     use serde_json::json;
     use toolcell_core::ToolError;
 
+    use crate::client::error::StartError;
     use crate::client::http::testing::{Does, JSON, Scripted, Seen, response, said};
-    use crate::client::server::{McpServer, Options, StartError};
+    use crate::client::server::{McpServer, Options};
     use crate::client::testing::{call, call_with, fail, identity};
 
     /// A server with plain endpoints and the tool `t`, which answers its calls by `calls`.

@@ -9,7 +9,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use crate::client::server::{McpServer, Options, StartError};
+use crate::client::error::StartError;
+use crate::client::server::{McpServer, Options};
 use crate::client::testing::identity;
 
 use super::Remote;

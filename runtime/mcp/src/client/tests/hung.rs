@@ -39,6 +39,7 @@ async fn program_of_a_server_ends_with_its_connection() {
                 stream: Box::new(ours),
                 guard: Box::new(once.lock().unwrap().take()),
                 errors: OutputTail::default(),
+                exit_code: Arc::default(),
             })
         };
         let server = McpServer::in_process(start, Receipt::default, Options::new("srv"), identity()).await;

@@ -7,9 +7,10 @@ use toolcell_core::{BoxFuture, ToolError};
 
 use super::{Options, polite, response, result, said, text};
 use crate::client::ServerError;
+use crate::client::error::StartError;
 use crate::client::http::testing::{Scripted, Seen};
 use crate::client::http::{Remote, TokenSource};
-use crate::client::server::{McpServer, StartError};
+use crate::client::server::McpServer;
 use crate::client::testing::{call, fail, identity};
 
 const FIRST: &str = "first-token-123456";
