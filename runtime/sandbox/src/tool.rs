@@ -1,7 +1,6 @@
 //! A tool of a component under a policy, as an implementation of `Tool`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -168,18 +167,23 @@ impl ComponentTool {
         let Some(begun) = begun else {
             return result;
         };
+        let searching = Instant::now();
         let left = Duration::from_millis(wall_ms).saturating_sub(begun.elapsed());
         let receipt = result.receipt.clone();
-        match tokio::time::timeout(left.max(LEAST), redacted(redactor, result)).await {
-            Ok(result) => result,
-            Err(_) => {
-                let limit = Limit::WallTimeMs(wall_ms);
-                let mut late = CallResult::failed(ToolError::Limit { limit });
-                late.receipt = receipt;
-                redactor.result(&mut late);
-                late
-            }
+        let searched = tokio::time::timeout(left.max(LEAST), redacted(redactor, result)).await;
+        let mut result = searched.unwrap_or_else(|_| {
+            let limit = Limit::WallTimeMs(wall_ms);
+            CallResult::failed(ToolError::Limit { limit })
+        });
+        if result.receipt.is_none() && receipt.is_some() {
+            result.receipt = receipt;
+            redactor.result(&mut result);
         }
+        if let Some(receipt) = &mut result.receipt {
+            let searched = u64::try_from(searching.elapsed().as_micros()).unwrap_or(u64::MAX);
+            receipt.wall_us = receipt.wall_us.saturating_add(searched);
+        }
+        result
     }
 
     /// Calls a tool of a component that defines its tools.
@@ -331,8 +335,7 @@ async fn redacted(redactor: &Redactor, mut result: CallResult) -> CallResult {
         redactor.result(&mut result);
         return result;
     }
-    let given_up = GivenUp(Arc::default());
-    let redactor = redactor.until(given_up.0.clone());
+    let (redactor, _awaited) = redactor.while_awaited();
     let searched = tokio::task::spawn_blocking(move || {
         redactor.result(&mut result);
         result
@@ -340,15 +343,6 @@ async fn redacted(redactor: &Redactor, mut result: CallResult) -> CallResult {
     searched.await.unwrap_or_else(|_| {
         CallResult::failed(ToolError::crashed("its result could not be searched for secrets"))
     })
-}
-
-/// Set when this is dropped.
-struct GivenUp(Arc<AtomicBool>);
-
-impl Drop for GivenUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Returns the limits capped by the remaining budget of the session.

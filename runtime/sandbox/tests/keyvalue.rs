@@ -187,3 +187,23 @@ async fn long_result_is_searched_for_secrets_off_the_worker() {
         assert!(!shown.contains(SECRET) && shown.len() > length, "{length}");
     }
 }
+
+#[tokio::test]
+async fn search_of_a_result_is_part_of_its_time() {
+    let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+    let component = load(&sandbox, &Probe::default()).await.unwrap();
+    let mut policy = granting("a");
+    policy.limits.wall_ms = 1_000;
+    policy.grants.secrets =
+        serde_json::from_str(r#"[{"name": "token", "origins": ["https://a.example"], "header": "x-key"}]"#)
+            .unwrap();
+    let mut secrets = Secrets::default();
+    // At each place of the text, the search reads all of it: minutes.
+    secrets.insert("token", "a".repeat(8_192)).unwrap();
+    let tools = component.tools_with_secrets(policy.into(), &secrets).unwrap();
+    let call = call_of(serde_json::json!({ "text": "a".repeat(400_000) }));
+    let result = tools[0].call(call, observed_context().0).await;
+    let limit = Limit::WallTimeMs(1_000);
+    assert_eq!(result.error, Some(ToolError::Limit { limit }));
+    assert!(result.receipt.unwrap().wall_us >= 500_000);
+}

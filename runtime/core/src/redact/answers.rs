@@ -212,15 +212,11 @@ mod tests {
 
     #[test]
     fn search_that_is_given_up_leaves_the_rest_out() {
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicBool, Ordering};
-
-        let given_up = Arc::new(AtomicBool::new(false));
-        let redactor = Redactor::new([("p", SECRET)]).until(given_up.clone());
+        let (redactor, awaited) = Redactor::new([("p", SECRET)]).while_awaited();
         let text = format!("{}{SECRET}", "x".repeat(1 << 16));
         let shown = redactor.text(&text);
         assert!(shown.ends_with("x[redacted:p]") && shown.len() > 1 << 16);
-        given_up.store(true, Ordering::Relaxed);
+        drop(awaited);
         let mut result = CallResult::text(text.as_str());
         redactor.result(&mut result);
         assert_eq!(result, CallResult::text(""));

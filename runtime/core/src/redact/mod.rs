@@ -58,6 +58,16 @@ pub struct Redactor {
     given_up: Option<Arc<AtomicBool>>,
 }
 
+/// Guard of a search whose result is awaited.
+#[derive(Debug)]
+pub struct Awaited(Arc<AtomicBool>);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 struct Patterns {
     list: Vec<Pattern>,
     /// Patterns by their first byte.
@@ -103,14 +113,15 @@ impl Redactor {
         }
     }
 
-    /// Returns a redactor that stops soon after `given_up` was set: what it has not searched by then is left out of its
-    /// results.
-    #[must_use]
-    pub fn until(&self, given_up: Arc<AtomicBool>) -> Self {
-        Self {
+    /// Returns a redactor for a search on another thread. It stops soon after the guard was dropped: what it has not searched by
+    /// then is left out of its results.
+    pub fn while_awaited(&self) -> (Self, Awaited) {
+        let guard = Awaited(Arc::default());
+        let redactor = Self {
             patterns: self.patterns.clone(),
-            given_up: Some(given_up),
-        }
+            given_up: Some(guard.0.clone()),
+        };
+        (redactor, guard)
     }
 
     /// Returns `true` if the redactor has no patterns.

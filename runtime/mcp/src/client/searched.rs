@@ -1,9 +1,6 @@
 //! Search for secrets in what a server returns. It takes seconds for a long answer and a secret that repeats itself, so it runs on a
 //! thread of its own, and ends when nobody waits for it any more.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use toolcell_core::redact::Redactor;
 
 /// Size from which an answer is searched on a thread of its own, in bytes: below it takes some milliseconds.
@@ -18,18 +15,8 @@ pub(super) async fn searched<T: Send + 'static>(
     if redactor.is_empty() || bytes <= AT_ONCE {
         return Some(search(redactor));
     }
-    let given_up = GivenUp(Arc::default());
-    let redactor = redactor.until(given_up.0.clone());
+    let (redactor, _awaited) = redactor.while_awaited();
     tokio::task::spawn_blocking(move || search(&redactor)).await.ok()
-}
-
-/// Set when this is dropped.
-struct GivenUp(Arc<AtomicBool>);
-
-impl Drop for GivenUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
