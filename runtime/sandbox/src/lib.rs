@@ -30,7 +30,7 @@
 //! | resources and prompts beside tools: lists, reading | `context`, `resources`, `prompts` |
 //! | hooks: manifest, requests, responses | [`hook`] |
 //! | one call: state, epochs, scheduling, errors, receipt | `cell`, `cell::state`, `cell::epoch`, `cell::scheduler`, `cell::failure`, `cell::receipt` |
-//! | memory of a call, in the guest and in the host | `cell::memory`, `cell::limiter`, `cell::objects` |
+//! | memory of a call, in the guest and in the host | `cell::memory`, `cell::memory::limiter`, `cell::memory::objects` |
 //! | HTTP requests of a guest | `egress` |
 //! | files of a guest | `files` |
 //! | key-value data of a guest | `keyvalue` |

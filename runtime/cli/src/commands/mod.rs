@@ -11,7 +11,6 @@ mod doctor;
 mod help;
 mod instructions;
 mod key;
-mod local_models;
 mod lock;
 mod mcp;
 mod models;
@@ -110,7 +109,7 @@ enum Command {
     Models(models::Models),
     /// List and inspect the files of local models.
     #[command(subcommand)]
-    Model(local_models::LocalModel),
+    Model(models::local::LocalModel),
     Lock(lock::Lock),
     /// Show and check the configuration.
     #[command(subcommand)]
@@ -140,7 +139,7 @@ const COMMANDS: [(&str, Describe); 21] = [
     ("policy", policy::Policy::augment_subcommands),
     ("key", key::Key::augment_subcommands),
     ("models", models::Models::augment_args),
-    ("model", local_models::LocalModel::augment_subcommands),
+    ("model", models::local::LocalModel::augment_subcommands),
     ("lock", lock::Lock::augment_args),
     ("config", config::Config::augment_subcommands),
     ("doctor", doctor::Doctor::augment_args),

@@ -16,7 +16,7 @@ use toolcell_core::{
 use crate::message::{self, RequestId, RpcError};
 use crate::server::context::Form;
 use crate::server::in_flight::Ticket;
-use crate::server::measured::{self, Writable};
+use crate::server::outbox::measured::{self, Writable};
 use crate::server::outbox::{Message, Outbox, Reply};
 use crate::server::question::{self, Subject};
 use crate::server::result::Unsent;

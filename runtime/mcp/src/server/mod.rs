@@ -2,13 +2,11 @@
 
 mod call;
 mod catalog;
-mod compact_json;
 mod connection;
 mod context;
 pub(crate) mod http;
 mod in_flight;
 mod listeners;
-mod measured;
 mod outbox;
 mod question;
 mod result;

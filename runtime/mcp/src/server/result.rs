@@ -10,8 +10,8 @@ use serde_json::Value;
 use toolcell_core::{Blob, CallResult, Content, Receipt};
 
 use crate::message::{self, RequestId};
-use crate::server::compact_json::CompactJson;
 use crate::server::context::{self, Form};
+use crate::server::outbox::compact_json::CompactJson;
 use crate::version::Version;
 
 /// Key of the call's receipt in the `_meta` of its result.

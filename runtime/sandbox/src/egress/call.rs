@@ -14,7 +14,7 @@ use super::shared::{ApprovedRequest, Egress, lock, no_memory};
 use super::target::{InvalidTarget, Target};
 use crate::cell::failure;
 use crate::cell::memory::Reservation;
-use crate::cell::objects::REQUEST;
+use crate::cell::memory::objects::REQUEST;
 use crate::cell::receipt::ReceiptRecorder;
 
 /// Maximum size of all request headers, names and values, in bytes; also the maximum that the host holds in one headers

@@ -23,7 +23,7 @@ use super::response::{self, MAX_RESPONSE_HEADER_BYTES, RefusedResponse};
 use super::secrets::Treatment;
 use super::shared::{ApprovedRequest, lock, no_memory};
 use super::target::{Host, Scheme, Target};
-use crate::cell::objects::CONNECTION;
+use crate::cell::memory::objects::CONNECTION;
 
 /// Maximum number of addresses tried for a name. Names with more are load balancers, where any will do.
 const MAX_ADDRESSES: usize = 8;

@@ -10,8 +10,8 @@ use toolcell_core::Redactor;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks as _};
 
 use super::fake_network::{Caller, FakeNetwork, Server, Setup, get, ok, request};
+use crate::cell::memory::objects::{CONNECTION, REQUEST};
 use crate::cell::memory::{MemoryAccount, MemoryPool};
-use crate::cell::objects::{CONNECTION, REQUEST};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::egress::BODY_CHUNK;
 use crate::egress::shared::Timeouts;

@@ -3,6 +3,9 @@
 //! A message takes room from before it waits until its bytes are written, so that a client that does not read bounds the
 //! memory of all that waits.
 
+pub(super) mod compact_json;
+pub(super) mod measured;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! `toolcell models`: the models that a provider offers.
 
+pub(super) mod local;
+
 use std::collections::BTreeMap;
 
 use clap::Args;

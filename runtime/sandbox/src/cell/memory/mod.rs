@@ -10,6 +10,9 @@
 //!
 //! [`Limits::memory`]: toolcell_core::Limits::memory
 
+pub(crate) mod limiter;
+pub(crate) mod objects;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
