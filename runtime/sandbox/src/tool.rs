@@ -275,8 +275,8 @@ impl ComponentTool {
         let program = ProgramCall::new(&self.spec.name, call.arguments, limits.output);
         let request = self.request(pre, cx, limits, bytes_in);
         let ended = self.component.base.cells.run_cell(request, program).await;
-        let result = ended.result.and_then(ProgramResult::into_result);
-        CallResult::from(result).with_receipt(ended.receipt)
+        let result = (ended.result).map_or_else(CallResult::failed, ProgramResult::into_result);
+        result.with_receipt(ended.receipt)
     }
 
     fn request<'a, W>(

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"{{name}}/toolcell"
+	"example.com/{{name}}/toolcell"
 )
 
 type arguments struct {

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"{{name}}/toolcell"
+	"example.com/{{name}}/toolcell"
 )
 
 func TestTool(t *testing.T) {

@@ -50,6 +50,13 @@ fn program_is_called_with_its_input_and_granted_files() {
         failed.stderr
     );
     assert!(failed.stderr.contains("half"), "{}", failed.stderr);
+    let json = call(r#"{"args": ["x"], "stdin": "half"}"#, &["--json"])
+        .ended(1)
+        .json();
+    assert_eq!(
+        json["structured"],
+        json!({"exit_code": 2, "stdout": "half", "stderr": ""})
+    );
     let refused = call(r#"{"arguments": []}"#, &[]).ended(2);
     assert!(
         refused.stderr.contains("there are `args`, `stdin`"),

@@ -46,6 +46,15 @@ fn wants_of_a_package_are_shown_and_not_granted() {
         seen.stdout
     );
     assert!(!seen.stdout.contains('\u{1b}'), "{}", seen.stdout);
+    let shown = user.run(&["tool", "inspect", "weather"]).ended(0).stdout;
+    for part in ["its author says, version: │ 1.0", r"read=/  │ granted\nalready"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let json = user
+        .run(&["tool", "inspect", "weather", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(json["manifest"]["wants"][0]["grant"], "read=/");
     let list = user.run(&["tool", "list", "--json"]).ended(0).json();
     let tool = list
         .as_array()
@@ -77,11 +86,14 @@ fn lock_has_origin_and_wants_of_a_package() {
     user.run(&["lock", "--tool", "tool"]).ended(0);
     let path = user.work().join("toolcell.lock");
     let locked = std::fs::read_to_string(&path).unwrap();
-    assert!(locked.contains("/work/tool.wasm\""), "{locked}");
+    // Without its directory, which is another one for others.
+    assert!(locked.contains("origin = \"tool.wasm\""), "{locked}");
     let call = ["call", "--locked", "tool", r#"{"a": 1}"#];
     user.run(&call).ended(0);
+    std::fs::write(&path, locked.replace("\"tool.wasm", "\"/home/else/tool.wasm")).unwrap();
+    user.run(&call).ended(0);
     // The same component from elsewhere.
-    std::fs::write(&path, locked.replace("/work/tool.wasm", "/work/other.wasm")).unwrap();
+    std::fs::write(&path, locked.replace("\"tool.wasm", "\"ghcr.io/me/tool:1")).unwrap();
     let seen = user.run(&call).ended(4);
     assert!(seen.stderr.contains("it comes from"), "{}", seen.stderr);
     std::fs::write(&path, &locked).unwrap();
@@ -156,6 +168,45 @@ fn package_that_cannot_be_used_leaves_nothing() {
         "{}",
         seen.stderr
     );
+}
+
+#[test]
+fn author_is_told_of_a_manifest_that_cannot_be_used() {
+    let user = User::new();
+    user.file("wants.wasm", with_manifest("{"));
+    let shown = user.run(&["tool", "inspect", "wants.wasm"]).ended(0).stdout;
+    assert!(
+        shown.contains("its section `toolcell:manifest` cannot be used"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn program_keeps_the_name_of_its_package() {
+    let user = User::new();
+    let program = |text: &str| {
+        let text = format!(
+            r#"(module
+(import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+(memory (export "memory") 1)
+(data (i32.const 0) "\08\00\00\00\05\00\00\00{text}")
+(func (export "_start") (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 32)))))"#
+        );
+        wat::parse_str(text).unwrap()
+    };
+    user.file("my.prog.wasm", program("first"));
+    user.run(&["tool", "add", "my.prog.wasm", "--name", "my-prog"])
+        .ended(0);
+    let call = |said: &str| {
+        let seen = user.run(&["call", "my-prog", "{}"]).ended(0);
+        assert_eq!(seen.stdout, said);
+    };
+    call("first\n");
+    let next = program("other");
+    user.file("my.prog.wasm", &next);
+    user.run(&["tool", "update", "my-prog", "--accept", &hex(&next)])
+        .ended(0);
+    call("other\n");
 }
 
 #[test]

@@ -74,7 +74,8 @@ pub(super) fn ok(body: impl AsRef<[u8]>) -> Reply {
 }
 
 fn found(location: &str) -> Reply {
-    (302, vec![format!("location: {location}")], Vec::new())
+    // As servers have it for people, longer than a small component.
+    (302, vec![format!("location: {location}")], vec![b' '; 1 << 20])
 }
 
 pub(super) fn manifest(media_type: &str, digest: &str, size: usize) -> String {
@@ -122,6 +123,11 @@ fn artefact_that_differs_from_its_manifest_is_refused() {
         (right(), endless(), "the answer is larger than"),
         (right(), long(10 << 30), "the answer is larger than"),
         (right(), (404, Vec::new(), Vec::new()), "answered with 404"),
+        (
+            right(),
+            (404, Vec::new(), vec![b' '; 60 << 10]),
+            "answered with 404",
+        ),
         (
             manifest(wasm, &digest, 10 << 30),
             ok(&good),

@@ -7,6 +7,7 @@ pub(crate) mod compiler;
 pub(crate) mod embedded;
 pub(crate) mod language;
 pub(crate) mod manifest;
+mod names;
 pub(crate) mod project;
 pub(crate) mod recipe;
 mod rust_sdk;

@@ -43,6 +43,9 @@ const TOTAL_TIME: Duration = Duration::from_secs(600);
 /// Maximum size of the headers of an answer, in bytes.
 const MAX_HEADER_BYTES: usize = 64 << 10;
 
+/// Maximum size of the body of an error, in bytes. It can be larger than what was asked for.
+const MAX_ERROR_BYTES: u64 = 64 << 10;
+
 /// Name and version of this program.
 const AGENT: &str = concat!("toolcell/", env!("CARGO_PKG_VERSION"));
 
@@ -310,6 +313,14 @@ where
             .await
             .with_context(idle)??;
         let (head, mut body) = response.into_parts();
+        if head.status.is_redirection() {
+            // Its text is for people.
+            return Ok((head.status, head.headers, Vec::new()));
+        }
+        let max_bytes = match head.status.is_success() {
+            true => max_bytes,
+            false => max_bytes.max(MAX_ERROR_BYTES),
+        };
         let too_large = || anyhow::anyhow!("the answer is larger than {max_bytes} bytes");
         let declared = head.headers.get(hyper::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io;
 
-use jsonschema::ValidationError;
-use jsonschema::error::ValidationErrorKind as Kind;
+use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use jsonschema::{JsonType, ValidationError};
 use serde_json::Value;
 
 use super::Mismatch;
@@ -21,6 +21,11 @@ const MAX_REASON: usize = 2_000;
 
 /// Returns the mismatch of an error of the validator. `schema` is the whole schema.
 pub(super) fn of(error: &ValidationError<'_>, schema: &Value) -> Mismatch {
+    if let Kind::OneOfNotValid { context } | Kind::AnyOf { context } = error.kind()
+        && let Some([inner]) = not_for_null(error, context)
+    {
+        return of(inner, schema);
+    }
     Mismatch {
         path: cut(error.instance_path().to_string()),
         reason: cut(reason(error, schema)),
@@ -32,8 +37,13 @@ fn reason(error: &ValidationError<'_>, schema: &Value) -> String {
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             Some(unknown_names(error, unexpected, schema))
         }
-        Kind::Enum { options } => (options.as_array())
-            .map(|options| format!("{} is none of {}", shown(error.instance()), list(options.iter()))),
+        Kind::Enum { options } => (options.as_array()).map(|options| {
+            format!(
+                "{} is not one of {}",
+                shown(error.instance()),
+                list(options.iter())
+            )
+        }),
         Kind::OneOfNotValid { context } | Kind::AnyOf { context } => of_branches(error, context, schema),
         _ => None,
     };
@@ -90,6 +100,9 @@ fn of_branches(
     branches: &[Vec<ValidationError<'static>>],
     schema: &Value,
 ) -> Option<String> {
+    if let Some(branch) = not_for_null(error, branches) {
+        return Some(all_of(branch, schema));
+    }
     // A branch for other values than objects is not meant by an object.
     let is_for_others = |branch: Branch<'_>| {
         branch.iter().any(|inner| {
@@ -104,6 +117,30 @@ fn of_branches(
         .filter(|branch| !error.instance().is_object() || !is_for_others(branch))
         .collect();
     by_tag(error, &branches, schema).or_else(|| by_names(error, &branches, schema))
+}
+
+/// The only branch beside one for `null`, as options have it, if the value is not `null`.
+fn not_for_null<'a>(
+    error: &ValidationError<'_>,
+    branches: &'a [Vec<ValidationError<'static>>],
+) -> Option<Branch<'a>> {
+    let is_for_null = |branch: &&Vec<ValidationError<'static>>| match branch.as_slice() {
+        [inner] => {
+            let is_null = matches!(
+                inner.kind(),
+                Kind::Type {
+                    kind: TypeKind::Single(JsonType::Null)
+                }
+            );
+            is_null && inner.instance_path() == error.instance_path()
+        }
+        _ => false,
+    };
+    let mut others = branches.iter().filter(|branch| !is_for_null(branch));
+    match (others.next(), others.next()) {
+        (Some(branch), None) if branches.len() > 1 => Some(branch),
+        _ => None,
+    }
 }
 
 /// Reason by the tag of the branches, a property with constant values in each of them: that of the branch which the tag names, or the
@@ -127,7 +164,7 @@ fn by_tag(error: &ValidationError<'_>, branches: &[Branch<'_>], schema: &Value) 
         (None, _) => {
             let values: Vec<&Value> = tags.into_iter().flatten().flatten().collect();
             Some(format!(
-                "`{name}` {} is none of {}",
+                "`{name}` {} is not one of {}",
                 shown(sent),
                 list(values.into_iter())
             ))
@@ -144,7 +181,7 @@ fn values_of<'a>(of: &str, refused: &[Refused<'a>]) -> Option<Vec<&'a Value>> {
     property.map(|(_, values)| values.clone())
 }
 
-/// The property directly in the value of `error` that is none of some constants.
+/// The property directly in the value of `error` that is not one of some constants.
 fn constants<'a>(error: &ValidationError<'_>, inner: &'a ValidationError<'static>) -> Option<Refused<'a>> {
     let below = (inner.instance_path().as_str()).strip_prefix(error.instance_path().as_str())?;
     let name = below.strip_prefix('/').filter(|name| !name.contains('/'))?;
@@ -321,7 +358,7 @@ mod tests {
         let schema = json!({"enum": ["a", "b", "c", "d", "e", 6, null]});
         assert_eq!(
             reason(schema, &json!("z")),
-            r#""z" is none of "a", "b", "c", "d", "e", 6, null"#
+            r#""z" is not one of "a", "b", "c", "d", "e", 6, null"#
         );
         let many: Vec<u32> = (0..41).collect();
         let said = reason(json!({ "enum": many }), &json!(99));
@@ -347,13 +384,39 @@ mod tests {
             );
             assert_eq!(
                 reason(schema.clone(), &json!({"kind": "line", "size": 1})),
-                r#"`kind` "line" is none of "circle", "square""#
+                r#"`kind` "line" is not one of "circle", "square""#
             );
             assert_eq!(
                 reason(schema, &json!({"size": 1})),
                 r#"`kind` is a required property, one of "circle", "square""#
             );
         }
+    }
+
+    #[test]
+    fn value_of_an_option_is_explained_by_what_it_can_hold() {
+        let option = |of: Value| json!({ "anyOf": [of, {"type": "null"}] });
+        let inner = json!({"type": "object", "properties": {"size": option(json!({"enum": ["s", "m"]}))}});
+        let schema = json!({"type": "object", "properties": {"x": option(option(inner))}});
+        for (value, said) in [
+            (
+                json!({"x": {"size": "xl"}}),
+                r#"at /x/size: "xl" is not one of "s", "m""#,
+            ),
+            (
+                json!({"x": {"size": 1}}),
+                r#"at /x/size: 1 is not one of "s", "m""#,
+            ),
+            (json!({"x": 1}), r#"at /x: 1 is not of type "object""#),
+        ] {
+            assert_eq!(reason(schema.clone(), &value), said);
+        }
+        // Of several errors each has its path.
+        let two = json!({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}}});
+        assert_eq!(
+            reason(option(two), &json!({"a": 1, "b": 2})),
+            r#"at /a: 1 is not of type "null"; at /b: 2 is not of type "null""#
+        );
     }
 
     #[test]
@@ -405,11 +468,11 @@ mod tests {
         for (value, said) in [
             (
                 json!({"kind": "d", "x": 1}),
-                r#"`kind` "d" is none of "a", "b", "c""#,
+                r#"`kind` "d" is not one of "a", "b", "c""#,
             ),
             (
                 json!({"kind": "c", "y": 3}),
-                r#"as `kind` "c": at /y: 3 is none of 1, 2"#,
+                r#"as `kind` "c": at /y: 3 is not one of 1, 2"#,
             ),
         ] {
             assert_eq!(reason(schema.clone(), &value), said);
@@ -455,7 +518,7 @@ mod tests {
         let said = reason(schema.clone(), &json!({"a": long, "b": long}));
         assert_eq!(
             said,
-            r#"at /a: the value is not of type "integer"; at /b: the value is none of 1"#
+            r#"at /a: the value is not of type "integer"; at /b: the value is not one of 1"#
         );
         let said = reason(schema, &json!({long.clone(): 1}));
         assert!(

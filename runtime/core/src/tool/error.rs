@@ -59,7 +59,8 @@ pub enum ToolError {
     Crashed {
         /// Cause reported by the engine, one line.
         cause: String,
-        /// Last message on standard error, one line: that of an exception which the tool did not catch.
+        /// Last message on standard error, one line: that of an exception which the tool did not catch. Of a program, what it wrote
+        /// follows on further lines.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<String>,
     },

@@ -138,12 +138,15 @@ impl GuestOutput {
         speech.written
     }
 
-    /// Returns the last message that the guest wrote to standard error before it crashed.
+    /// Returns the last message that the guest wrote to standard error before it crashed; of a program with both streams, if
+    /// it wrote more.
     pub(crate) fn last_message(&self) -> Option<String> {
         self.finish();
         let mut speech = self.lock();
-        let of_program = speech.capture.as_ref().and_then(Capture::last_message);
-        of_program.or_else(|| speech.last_message.text.take())
+        match speech.capture.take() {
+            Some(capture) => capture.into_last_words(),
+            None => speech.last_message.text.take(),
+        }
     }
 
     /// Logs a complete message of the guest.

@@ -7,7 +7,7 @@ use toolcell_core::tool::LogSource;
 
 use crate::cell::last_message::LastMessage;
 use crate::cell::memory::Reservation;
-use crate::program::MAX_IN_ERROR;
+use crate::program::{MAX_IN_ERROR, streams};
 
 /// Bytes at the end of standard error in which the message of a crash is searched.
 const SEARCHED: usize = 64 << 10;
@@ -138,8 +138,21 @@ impl Capture {
         )
     }
 
+    /// Returns the last message on standard error, followed by both streams if there is more in them.
+    pub(crate) fn into_last_words(self) -> Option<String> {
+        let message = self.last_message();
+        let (stdout, stderr) = self.finish(2 * MAX_IN_ERROR as u64);
+        let (stdout, stderr) = (stdout.marked(), stderr.marked());
+        let has_more = stderr.trim() != message.as_deref().unwrap_or_default();
+        if stdout.is_empty() && !has_more {
+            return message;
+        }
+        let streams = streams(&stdout, if has_more { &stderr } else { "" });
+        Some(message.unwrap_or_else(|| "(none)".into()) + &streams)
+    }
+
     /// Returns the last message on standard error.
-    pub(crate) fn last_message(&self) -> Option<String> {
+    fn last_message(&self) -> Option<String> {
         let kept = &self.stderr.kept;
         let mut last = LastMessage::default();
         let mut search = |bytes: &[u8]| {

@@ -104,7 +104,10 @@ pub(crate) struct ProgramInstance {
 /// Returns the definition of a program. Its name is made of the label of the component, such as its file name.
 pub(crate) fn spec(label: &str) -> Arc<ToolSpec> {
     let file = label.rsplit(['/', '\\']).next().unwrap_or(label);
-    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let stem = [".wasm", ".wat"]
+        .iter()
+        .find_map(|ending| file.strip_suffix(ending));
+    let stem = stem.unwrap_or(file);
     let name = name(stem);
     let input = json!({
         "type": "object",
@@ -260,14 +263,20 @@ impl ProgramResult {
     }
 
     /// Returns the result of the call. A program that ends with a code other than 0 has failed.
-    pub(crate) fn into_result(self) -> Result<CallResult, ToolError> {
+    pub(crate) fn into_result(self) -> CallResult {
         let Self { code, stdout, stderr } = self;
-        if code != 0 {
-            return Err(ToolError::Failed {
-                message: failure(code, stdout, stderr),
-            });
-        }
         let (stdout, stderr) = (stdout.marked(), stderr.marked());
+        let structured = json!({ "exit_code": code, "stdout": stdout, "stderr": stderr });
+        if code != 0 {
+            let message = format!(
+                "the program ended with exit code {code}{}",
+                streams(&stdout, &stderr)
+            );
+            return CallResult {
+                structured: Some(structured),
+                ..CallResult::failed(ToolError::Failed { message })
+            };
+        }
         let mut content = Vec::new();
         if !stdout.is_empty() {
             content.push(Content::text(&stdout));
@@ -275,31 +284,32 @@ impl ProgramResult {
         if !stderr.is_empty() {
             content.push(Content::text(format!("standard error:\n{stderr}")));
         }
-        Ok(CallResult {
+        CallResult {
             content,
-            structured: Some(json!({ "exit_code": code, "stdout": stdout, "stderr": stderr })),
+            structured: Some(structured),
             ..CallResult::default()
-        })
+        }
     }
 }
 
-fn failure(code: i32, stdout: StreamText, stderr: StreamText) -> String {
-    let mut message = format!("the program ended with exit code {code}");
-    let error = stderr.marked();
-    if !error.is_empty() {
-        let from = error.ceil_char_boundary(error.len().saturating_sub(MAX_IN_ERROR));
+/// Returns what a program that failed wrote, for its error: the end of standard error, then the beginning of standard output, each
+/// after a line end and its name.
+fn streams(stdout: &str, stderr: &str) -> String {
+    let mut text = String::new();
+    if !stderr.is_empty() {
+        let from = stderr.ceil_char_boundary(stderr.len().saturating_sub(MAX_IN_ERROR));
         let missing = match from {
             0 => String::new(),
             from => format!("[{from} bytes cut] "),
         };
-        message.push_str(&format!(
+        text.push_str(&format!(
             "\nstandard error:\n{missing}{}",
-            error[from..].trim_end()
+            stderr[from..].trim_end()
         ));
     }
-    let output = crate::cell::failure::cut(stdout.marked(), MAX_IN_ERROR);
+    let output = crate::cell::failure::cut(stdout.to_owned(), MAX_IN_ERROR);
     if !output.is_empty() {
-        message.push_str(&format!("\nstandard output:\n{}", output.trim_end()));
+        text.push_str(&format!("\nstandard output:\n{}", output.trim_end()));
     }
-    message
+    text
 }

@@ -6,7 +6,7 @@ static const tc_parameter PARAMETERS[] = {
     {.name = "remainder", .kind = TC_BOOLEAN, .description = "Divide whole, and tell the remainder.", .optional = true},
 };
 
-static tc_result *{{function}}(const tc_call *call) {
+static tc_result *run_{{function}}(const tc_call *call) {
     double dividend = tc_number(call, "dividend", 0);
     double divisor = tc_number(call, "divisor", 0);
     if (divisor == 0) return tc_invalid("`divisor` is zero");
@@ -20,7 +20,7 @@ static const tc_tool TOOLS[] = {
         .name = "{{function}}",
         .description = "Divides one number by another.",
         TC_PARAMETERS(PARAMETERS),
-        .run = {{function}},
+        .run = run_{{function}},
         .read_only = true,
         .idempotent = true,
     },

@@ -9,7 +9,7 @@ static std::string shown(double number) {
     return text;
 }
 
-static toolcell::result {{function}}(const toolcell::call &call) {
+static toolcell::result run_{{function}}(const toolcell::call &call) {
     double dividend = call.number("dividend"), divisor = call.number("divisor");
     if (divisor == 0) return toolcell::invalid("`divisor` is zero");
     if (!call.boolean("remainder")) return shown(dividend / divisor);
@@ -28,7 +28,7 @@ static const tc_tool TOOLS[] = {
         .name = "{{function}}",
         .description = "Divides one number by another.",
         TC_PARAMETERS(PARAMETERS),
-        .run = toolcell::run<{{function}}>,
+        .run = toolcell::run<run_{{function}}>,
         .read_only = true,
         .idempotent = true,
     },

@@ -13,7 +13,7 @@ const Arguments = struct {
     };
 };
 
-fn {{function}}(given: Arguments, _: toolcell.Call) toolcell.Result {
+fn run_{{function}}(given: Arguments, _: toolcell.Call) toolcell.Result {
     if (given.divisor == 0) return toolcell.invalid("`divisor` is zero", .{});
     if (!given.remainder) return toolcell.print("{d}", .{given.dividend / given.divisor});
     const whole = @trunc(given.dividend / given.divisor);
@@ -25,7 +25,7 @@ comptime {
         .{
             .name = "{{function}}",
             .description = "Divides one number by another.",
-            .run = {{function}},
+            .run = run_{{function}},
             .read_only = true,
             .idempotent = true,
         },

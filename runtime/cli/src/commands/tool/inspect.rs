@@ -19,6 +19,7 @@ use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
 use crate::packages::keys::KeyRing;
 use crate::packages::store::{Package, package_at};
+use crate::packages::wants::PackageManifest;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::held::Holding;
@@ -107,6 +108,9 @@ impl<'a> Report<'a> {
         let written = |grants: Vec<&Grant>| grants.into_iter().map(ToString::to_string).collect();
         let (denied, grants): (Vec<String>, Vec<String>) = (written(denied), written(grants));
         let mut warnings = useless_grants(settings, inspected.identity());
+        if let Err(error) = &inspected.manifest {
+            warnings.push(Text::foreign(format!("{error:#}")).inert());
+        }
         let specs = inspected.tools.iter().flat_map(Component::definitions);
         warnings.extend(tool_lint::findings_in_component(
             specs.map(|spec| &**spec),
@@ -143,6 +147,10 @@ impl<'a> Report<'a> {
 
     fn hook(&self) -> Option<&HookSpec> {
         self.inspected.hook.as_ref().map(HookComponent::spec)
+    }
+
+    fn manifest(&self) -> Option<&PackageManifest> {
+        self.inspected.manifest.as_ref().ok()?.as_ref()
     }
 
     fn can(&self) -> Vec<&'static str> {
@@ -185,6 +193,7 @@ impl<'a> Report<'a> {
             "kind": self.kind(),
             "tools": self.tools(),
             "left_out": self.left_out(),
+            "manifest": self.manifest(),
         });
         if let Some(hook) = self.hook() {
             json["hook"] = json!(hook);
@@ -265,8 +274,35 @@ impl<'a> Report<'a> {
             out.end_line()?;
             print_tool(out, spec, self.settings.offers(spec.name.as_str()))?;
         }
+        if let Some(manifest) = self.manifest() {
+            print_manifest(out, manifest)?;
+        }
         out.flush()
     }
+}
+
+/// Prints what the author of a component calls it, and which grants it asks for.
+fn print_manifest(out: &mut Screen<Holding>, manifest: &PackageManifest) -> io::Result<()> {
+    out.end_line()?;
+    for (what, told) in [
+        ("name", &manifest.name),
+        ("version", &manifest.version),
+        ("license", &manifest.license),
+    ] {
+        if let Some(told) = told {
+            out.styled(FAINT, text!("its author says, {}: ", Own(what)))?;
+            out.line(text!("{}{}", Own(GUTTER), told.escape_debug().to_string()))?;
+        }
+    }
+    if !manifest.wants.is_empty() {
+        out.styled(STRONG, "it asks for these grants, which it does not get by this")?;
+        out.end_line()?;
+    }
+    for want in &manifest.wants {
+        let (grant, reason) = (want.grant.to_string(), want.reason.escape_debug().to_string());
+        out.line(text!("    {}  {}{}", Shown(&grant), Own(GUTTER), reason))?;
+    }
+    Ok(())
 }
 
 fn print_hook(out: &mut Screen<Holding>, hook: &HookSpec) -> io::Result<()> {
@@ -276,7 +312,7 @@ fn print_hook(out: &mut Screen<Holding>, hook: &HookSpec) -> io::Result<()> {
         out.styled(FAINT, ", says it is a guard")?;
     }
     out.end_line()?;
-    out.line(text!("  {}", hook.description))?;
+    out.line(text!("  {}{}", Own(GUTTER), hook.description))?;
     for point in &hook.points {
         out.text("    ")?;
         out.cell(NAME, text!("{}", Name(point.as_str())), 15)?;
@@ -304,16 +340,16 @@ fn print_tool(out: &mut Screen<Holding>, spec: &ToolSpec, is_offered: bool) -> i
     if !is_offered {
         out.styled(BAD, "  off")?;
     }
-    if let Some(title) = &spec.title {
-        out.text(text!("  {}", title))?;
-    }
     let claims = claims(spec.hints);
     if !claims.is_empty() {
         let claims = Text::join(claims.into_iter().map(Text::from), ", ");
         out.styled(FAINT, text!("  says it is {}", claims))?;
     }
     out.end_line()?;
-    out.line(text!("  {}", spec.description))?;
+    if let Some(title) = &spec.title {
+        out.line(text!("  {}{}", Own(GUTTER), one_line(title)))?;
+    }
+    out.line(text!("  {}{}", Own(GUTTER), spec.description))?;
     let schema = spec.input.as_value();
     let required: Vec<&str> = schema
         .get("required")
@@ -333,18 +369,16 @@ fn print_tool(out: &mut Screen<Holding>, spec: &ToolSpec, is_offered: bool) -> i
             out.styled(BAD, " required")?;
         }
         if let Some(description) = parameter.get("description").and_then(Value::as_str) {
-            out.styled(
-                FAINT,
-                text!(
-                    "  {}{}",
-                    Own(GUTTER),
-                    description.lines().collect::<Vec<_>>().join(" ")
-                ),
-            )?;
+            out.styled(FAINT, text!("  {}{}", Own(GUTTER), one_line(description)))?;
         }
         out.end_line()?;
     }
     Ok(())
+}
+
+/// Returns a text of several lines in one.
+fn one_line(text: &str) -> String {
+    text.lines().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the properties that the author claims.

@@ -1,6 +1,7 @@
 //! Component loader: reads a component, applies its policy, and returns its callable tools or its hook.
 
 mod hooks;
+mod inspect;
 mod source;
 
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use toolcell_core::denial::PathDenial;
 use toolcell_core::suggest::nearest;
 use toolcell_core::{Policy, Secrets, Tool, ToolName};
 use toolcell_sandbox::{
-    Component, ComponentContext, ComponentKind, ContextError, Description, Digest, HookComponent, Identity,
-    InvalidBinding, LoadError, Sandbox, TrustedComponent as _,
+    Component, ComponentContext, ComponentKind, ContextError, Description, Digest, InvalidBinding, LoadError,
+    Sandbox, TrustedComponent as _,
 };
 
 use crate::components::buckets;
@@ -29,6 +30,7 @@ use crate::ui::render::Console;
 use crate::ui::terminal::{Text, text};
 
 pub(crate) use hooks::LoadedHook;
+pub(crate) use inspect::Inspected;
 use source::Bytes;
 
 /// Loads components for one command.
@@ -81,25 +83,6 @@ pub(crate) struct LoadedProgram {
     pub(crate) component: Component,
     pub(crate) policy: Arc<Policy>,
     pub(crate) secrets: Secrets,
-}
-
-/// Component loaded for inspection: tools, a hook, or both.
-pub(crate) struct Inspected {
-    /// Its tools, if any.
-    pub(crate) tools: Option<Component>,
-    /// Its hook, if any.
-    pub(crate) hook: Option<HookComponent>,
-}
-
-impl Inspected {
-    /// Returns the identity of the component.
-    pub(crate) fn identity(&self) -> &Identity {
-        match (&self.tools, &self.hook) {
-            (Some(tools), _) => tools.identity(),
-            (None, Some(hook)) => hook.identity(),
-            (None, None) => unreachable!("a component without either is not loaded"),
-        }
-    }
 }
 
 impl<'a> ComponentLoader<'a> {
@@ -212,27 +195,6 @@ impl<'a> ComponentLoader<'a> {
             }
         })?;
         Ok(())
-    }
-
-    /// Loads a component for inspection, also an untrusted one of a project: inspection comes before trust, and runs
-    /// only the definitions of the component, in a cell without grants.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be loaded.
-    pub(crate) async fn inspect(&self, settings: &ToolSettings) -> Result<Inspected, Failure> {
-        let (label, bytes) = self.bytes(settings)?;
-        let tools = match self.load_tools(settings, &label, &bytes).await {
-            Ok(tools) => Some(tools),
-            Err(LoadError::NotATool { is_hook: true, .. }) => None,
-            Err(error) => return Err(cannot_load(&label, error)),
-        };
-        let hook = if tools.as_ref().is_none_or(|tools| tools.identity().has_hook()) {
-            let hook = self.sandbox.load_hook(&label, &bytes.read()).await;
-            Some(hook.map_err(|error| cannot_load(&label, error))?)
-        } else {
-            None
-        };
-        Ok(Inspected { tools, hook })
     }
 
     /// Loads a program that is to run on, with its policy and its secrets.

@@ -37,9 +37,14 @@ pub(super) fn bytes(settings: &ToolSettings, environment: &Environment) -> Resul
     Ok(match &settings.component {
         ComponentSource::Shipped(shipped) => (settings.name.clone(), Bytes::Shipped(shipped)),
         ComponentSource::File(path) => {
-            let label = environment.shown(&path.value);
+            let package = store::digest_at(&path.value, environment);
+            // A package is known by its name, not by that of its file.
+            let label = match package {
+                Some(_) => settings.name.clone(),
+                None => environment.shown(&path.value),
+            };
             let bytes = read_component(path, &label)?;
-            check_package(path, &bytes, &label, environment)?;
+            check_package(package, &bytes, &label)?;
             (label, Bytes::Of(bytes))
         }
     })
@@ -66,18 +71,13 @@ fn read_component(path: &Sourced<PathBuf>, label: &str) -> Result<Vec<u8>, Failu
 }
 
 /// Refuses a component of a package that is not the one which was reviewed.
-fn check_package(
-    path: &Sourced<PathBuf>,
-    bytes: &[u8],
-    label: &str,
-    environment: &Environment,
-) -> Result<(), Failure> {
-    match store::digest_at(&path.value, environment) {
+fn check_package(package: Option<Digest>, bytes: &[u8], name: &str) -> Result<(), Failure> {
+    match package {
         Some(expected) if Digest::of(bytes) != expected => {
-            let failure = Failure::new(Exit::Component, text!("the component `{}` is damaged", label));
+            let failure = Failure::new(Exit::Component, text!("the component `{}` is damaged", name));
             Err(failure
                 .why("its bytes are not those of the package that was added")
-                .hint("toolcell tool update NAME fetches it again"))
+                .hint(text!("to fetch it again: toolcell tool update {}", name)))
         }
         _ => Ok(()),
     }

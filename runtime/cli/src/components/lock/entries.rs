@@ -80,7 +80,7 @@ impl Locked {
             grants,
             publisher: (package.as_ref())
                 .and_then(|package| package.publisher.as_ref().map(ToString::to_string)),
-            origin: package.map(|package| package.origin),
+            origin: package.map(|package| portable(&package.origin)),
             wants,
             tools: component
                 .definitions()
@@ -119,7 +119,7 @@ impl Locked {
             (&self.imports, &self.grants),
             (&now.imports, &now.grants),
         ));
-        if self.origin != now.origin {
+        if self.origin.as_deref().map(portable) != now.origin {
             let shown = |origin: &Option<String>| match origin {
                 Some(origin) => text!("{}", origin),
                 None => "a file".into(),
@@ -190,6 +190,19 @@ impl LockedHook {
             found.push("its code changed".into());
         }
         found
+    }
+}
+
+/// Returns an origin as the lock has it, which others have as well: the name of a file without its directory, an address without its
+/// query, which can be a credential.
+fn portable(origin: &str) -> String {
+    if let Some((address, fragment)) = origin.split_once("://").and_then(|_| origin.rsplit_once('#')) {
+        let address = address.split_once('?').map_or(address, |(address, _)| address);
+        return format!("{address}#{fragment}");
+    }
+    match origin.starts_with(['/', '~', '.']) {
+        true => origin.rsplit('/').next().unwrap_or(origin).to_owned(),
+        false => origin.to_owned(),
     }
 }
 

@@ -228,11 +228,7 @@ async fn exit_code_of_a_core_module_is_kept() {
 
 #[test]
 fn streams_in_an_error_are_cut_with_a_marker() {
-    let stream = |length: usize| StreamText {
-        text: "x".repeat(length),
-        ..StreamText::default()
-    };
-    let of = |stdout, stderr| failure(3, stream(stdout), stream(stderr));
+    let of = |stdout, stderr| streams(&"x".repeat(stdout), &"x".repeat(stderr));
     assert!(!of(MAX_IN_ERROR, MAX_IN_ERROR).contains("cut]"));
     let message = of(MAX_IN_ERROR + 1, MAX_IN_ERROR + 2);
     assert!(message.contains("standard error:\n[2 bytes cut] x"), "{message}");
@@ -242,7 +238,7 @@ fn streams_in_an_error_are_cut_with_a_marker() {
         "{}",
         message.len()
     );
-    assert_eq!(of(0, 0), "the program ended with exit code 3");
+    assert_eq!(of(0, 0), "");
 }
 
 #[tokio::test]
@@ -288,6 +284,29 @@ async fn crash_of_a_program_has_its_last_message() {
         panic!("{failed:?}");
     };
     assert_eq!(output.as_deref(), Some("ValueError: boom"));
+}
+
+#[tokio::test]
+async fn crash_of_a_program_has_what_it_wrote() {
+    let body = "(call $write (i32.const 1) (i32.const 1024) (i32.const 7))
+        (call $write (i32.const 2) (i32.const 1031) (i32.const 24)) unreachable";
+    let text = "so far:assertion failed\\n left: 1";
+    for (body, said) in [
+        (
+            body,
+            "assertion failed\nstandard error:\nassertion failed\n left: 1\nstandard output:\nso far:",
+        ),
+        (
+            "(call $write (i32.const 1) (i32.const 1024) (i32.const 6)) unreachable",
+            "(none)\nstandard output:\nso far",
+        ),
+    ] {
+        let failed = call(&load(text, body).await, Policy::default(), json!({})).await;
+        let Some(ToolError::Crashed { output, .. }) = failed.error else {
+            panic!("{failed:?}");
+        };
+        assert_eq!(output.as_deref(), Some(said));
+    }
 }
 
 #[tokio::test]

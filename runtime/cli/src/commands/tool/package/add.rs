@@ -113,7 +113,7 @@ impl Add {
         }
         let path = store.write(&fetched).map_err(unusable_store)?;
         let added = async {
-            let reviewed = review(&name, path.clone(), &fetched.bytes, &loader).await?;
+            let reviewed = review(&name, path.clone(), &loader).await?;
             console.write(|s| reviewed.print(environment, s))?;
             let new = configured(&edited, &name, &path)
                 .map_err(|why| fail().why(text!("`{}`: {}", edited.shown, why)))?;

@@ -33,7 +33,7 @@ use crate::packages::{Fetched, Signer};
 use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
-use crate::ui::terminal::{FAINT, GUTTER, Own, STRONG, Shown, text};
+use crate::ui::terminal::{Own, text};
 
 /// Key of the components in the configuration.
 const SECTION: &str = "tools";
@@ -48,7 +48,6 @@ const LOOK: Duration = Duration::from_millis(20);
 struct Reviewed {
     settings: ToolSettings,
     inspected: Inspected,
-    manifest: PackageManifest,
 }
 
 /// Fetches a package.
@@ -99,14 +98,9 @@ fn publisher(name: Option<&str>, environment: &Environment) -> Result<Option<Pub
 }
 
 /// Inspects a stored component. It must have tools, whose names are free.
-async fn review(
-    name: &str,
-    path: PathBuf,
-    bytes: &[u8],
-    loader: &ComponentLoader<'_>,
-) -> Result<Reviewed, Failure> {
+async fn review(name: &str, path: PathBuf, loader: &ComponentLoader<'_>) -> Result<Reviewed, Failure> {
     let settings = ToolSettings::new(name, ComponentSource::File(Sourced::flag("REF", path)));
-    let inspected = loader.inspect(&settings).await?;
+    let mut inspected = loader.inspect(&settings).await?;
     let Some(component) = &inspected.tools else {
         return Err(
             Failure::new(Exit::Component, text!("the package `{}` has no tools", name))
@@ -114,43 +108,23 @@ async fn review(
                 .hint("download it, and name its file in `[hooks.NAME]` of your configuration"),
         );
     };
-    let manifest = PackageManifest::read(bytes).map_err(|error| {
+    let manifest = std::mem::replace(&mut inspected.manifest, Ok(None)).map_err(|error| {
         Failure::new(Exit::Component, text!("the package `{}` cannot be used", name)).because(error)
     })?;
+    inspected.manifest = Ok(manifest);
     loader.check_names(&settings, component).await?;
-    Ok(Reviewed {
-        settings,
-        inspected,
-        manifest: manifest.unwrap_or_default(),
-    })
+    Ok(Reviewed { settings, inspected })
 }
 
 impl Reviewed {
     /// Prints what the component is, what it can touch, and what it asks for.
     fn print(&self, environment: &Environment, s: &mut Streams) -> io::Result<()> {
-        Report::new(&self.settings, &self.inspected, &[], environment).print(s)?;
-        let out = &mut s.out;
-        let told = [
-            ("name", &self.manifest.name),
-            ("version", &self.manifest.version),
-            ("license", &self.manifest.license),
-        ];
-        out.end_line()?;
-        for (what, told) in told {
-            if let Some(told) = told {
-                out.styled(FAINT, text!("its author says, {}: ", Own(what)))?;
-                out.line(text!("{}{}", Own(GUTTER), told.escape_debug().to_string()))?;
-            }
-        }
-        if !self.manifest.wants.is_empty() {
-            out.styled(STRONG, "it asks for these grants, which it does not get by this")?;
-            out.end_line()?;
-        }
-        for want in &self.manifest.wants {
-            let (grant, reason) = (want.grant.to_string(), want.reason.escape_debug().to_string());
-            out.line(text!("    {}  {}{}", Shown(&grant), Own(GUTTER), reason))?;
-        }
-        out.flush()
+        Report::new(&self.settings, &self.inspected, &[], environment).print(s)
+    }
+
+    fn manifest(&self) -> PackageManifest {
+        let manifest = self.inspected.manifest.as_ref().ok();
+        manifest.and_then(Option::clone).unwrap_or_default()
     }
 }
 

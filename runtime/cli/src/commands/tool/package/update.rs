@@ -141,14 +141,10 @@ impl Update {
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let path = store.write(&fetched).map_err(unusable_store)?;
         let updated = async {
-            let new = review(&self.name, path.clone(), &fetched.bytes, &loader).await?;
+            let new = review(&self.name, path.clone(), &loader).await?;
             let old_path = store.path(package.digest);
-            let rules = toolcell_fs::Rules::own(crate::components::sandbox::MAX_COMPONENT_BYTES);
             // Without the old component everything is new.
-            let old = match toolcell_fs::read(&old_path, &rules) {
-                Ok(bytes) => review(&self.name, old_path, &bytes, &loader).await.ok(),
-                Err(_) => None,
-            };
+            let old = review(&self.name, old_path, &loader).await.ok();
             let old = old.as_ref().map_or_else(String::new, definitions);
             console.write(|s| {
                 s.out.styled(NAME, text!("{}", Name(&self.name)))?;
@@ -233,7 +229,7 @@ fn definitions(reviewed: &Reviewed) -> String {
         .collect();
     let tools = reviewed.inspected.tools.as_ref();
     let value: Value = json!({
-        "author says": reviewed.manifest,
+        "author says": reviewed.manifest(),
         "imports": imports,
         "tools": tools.map(|tools| tools.definitions().to_vec()),
     });
