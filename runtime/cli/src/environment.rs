@@ -47,6 +47,12 @@ pub(crate) struct ServedClient {
     pub(crate) name: String,
     /// Places of its calls at one time; `None` without a limit.
     pub(crate) calls: Option<Arc<Semaphore>>,
+    /// True if the server has other clients.
+    #[cfg_attr(
+        not(feature = "local"),
+        expect(dead_code, reason = "the engine of local models needs it")
+    )]
+    pub(crate) has_others: bool,
 }
 
 /// Standard streams that are terminals.

@@ -120,6 +120,7 @@ fn provider(path: &Path, threads: usize) -> LocalModel {
         threads,
         command: command(ENGINE),
         templates: command(TEMPLATE),
+        shares_beginnings: true,
     })
     .unwrap()
 }

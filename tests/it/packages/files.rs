@@ -350,8 +350,12 @@ fn package_that_was_lost_can_be_repaired() {
         "{}",
         seen.stderr
     );
+    // The configuration has lost it, or was never written.
     user.configure("");
     user.run(&["tool", "add", "tool.wasm"]).ended(0);
+    user.configure("");
+    user.run(&["tool", "add", "tool.wasm"]).ended(0);
+    user.run(&call).ended(0);
     // The list has lost it.
     let list = user.home().join(".local/share/toolcell/packages/packages.json");
     std::fs::remove_file(list).unwrap();

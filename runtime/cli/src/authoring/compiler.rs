@@ -71,6 +71,7 @@ impl BuildContext<'_> {
             .chain(active)
             .chain(self.environment.program_dirs())
             .collect();
+        let is_there = |name: &str| dirs.iter().any(|dir| dir.join(name).is_file());
         for name in names {
             if let Some(path) = dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file()) {
                 return Ok(Program {
@@ -81,9 +82,18 @@ impl BuildContext<'_> {
             }
         }
         let name = names.first().copied().unwrap_or_default();
+        // The package manager of the commands can be missing as well.
+        let needed = install.first().and_then(|command| command.split(' ').next());
+        let needed = match needed {
+            Some("npm") if !is_there("npm") => Some("install Node.js from https://nodejs.org"),
+            Some("python3") if !is_there("python3") => Some("install Python from https://python.org"),
+            Some("rustup") if !is_there("cargo") => Some("install Rust from https://rustup.rs"),
+            _ => None,
+        };
         Err(self
             .failed()
             .why(text!("`{}` is not installed", Own(name)))
+            .hints(needed.map(Text::from))
             .hint(self.installing(install)))
     }
 

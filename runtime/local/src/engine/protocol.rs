@@ -31,6 +31,8 @@ pub(super) struct Load {
     pub(super) context: u32,
     /// Number of threads that compute.
     pub(super) threads: u32,
+    /// Sessions share keys and values of the same beginning.
+    pub(super) shares_beginnings: bool,
 }
 
 /// Request for an answer.

@@ -53,6 +53,9 @@ pub struct LocalOptions {
     pub command: ChildCommand,
     /// Command that starts a process for a chat template, which calls [`crate::template::template_child_main`].
     pub templates: ChildCommand,
+    /// Sessions share keys and values of the same beginning, such as instructions and tools. The number of cached tokens then tells
+    /// what other sessions begin with: false if they belong to several users.
+    pub shares_beginnings: bool,
 }
 
 /// A model in a file, run by an engine in a child process that starts with the first request. All its requests share the
@@ -116,6 +119,7 @@ impl LocalModel {
                     path,
                     context,
                     threads: u32::try_from(options.threads).unwrap_or(1).max(1),
+                    shares_beginnings: options.shares_beginnings,
                 },
                 command: options.command,
                 process: Mutex::new(None),

@@ -68,6 +68,7 @@ pub(super) struct Runner<'m> {
     kept: Vec<Kept>,
     uses: u64,
     skips_space: bool,
+    shares_beginnings: bool,
 }
 
 /// Receiver of the parts of an answer.
@@ -111,12 +112,12 @@ pub(super) fn with_model<T>(
     let context = model
         .new_context(backend, parameters)
         .map_err(|_| Fault::Model("llama.cpp could not allocate its context".into()))?;
-    let mut runner = Runner::new(&model, context);
+    let mut runner = Runner::new(&model, context, load.shares_beginnings);
     Ok(work(&mut runner))
 }
 
 impl<'m> Runner<'m> {
-    fn new(model: &'m LlamaModel, context: LlamaContext<'m>) -> Self {
+    fn new(model: &'m LlamaModel, context: LlamaContext<'m>, shares_beginnings: bool) -> Self {
         let vocabulary = model.vocab();
         let word = |token: LlamaToken| {
             let attributes = vocabulary.attr(token);
@@ -141,6 +142,7 @@ impl<'m> Runner<'m> {
             batch: LlamaBatch::new(BATCH as usize, 1),
             kept: (0..CONVERSATIONS).map(|_| Kept::default()).collect(),
             uses: 0,
+            shares_beginnings,
             context,
             model,
         }
@@ -173,7 +175,8 @@ impl<'m> Runner<'m> {
         self.words.get(usize::try_from(token.0).ok()?)
     }
 
-    /// Index of the conversation of a session, whose tokens are those that it shares with `wanted` or with its own past.
+    /// Index of the conversation of a session, whose tokens are those that another one shares with `wanted`, if sessions share them,
+    /// or those of its own past.
     fn conversation(&mut self, session: Option<&str>, wanted: &[LlamaToken]) -> Result<usize, Fault> {
         self.uses += 1;
         let own =
@@ -187,7 +190,9 @@ impl<'m> Runner<'m> {
                 let index = oldest.map_or(0, |(index, _)| index);
                 let nearest = (self.kept.iter().enumerate()).max_by_key(|(_, kept)| shared(kept));
                 let (from, length) = nearest.map_or((index, 0), |(from, kept)| (from, shared(kept)));
-                if from != index {
+                if !self.shares_beginnings {
+                    self.forget(index, 0)?;
+                } else if from != index {
                     self.forget(index, 0)?;
                     if length > 0 {
                         let end = u32::try_from(length).map_err(failed)?;

@@ -16,6 +16,15 @@ use crate::testing::{ALL, CHATML, FileWriter, SMALL, Shape, WINDOW, Weights, mod
 
 /// Runs `work` with a model in a file.
 fn with<T>(file: &FileWriter, context: u32, work: impl FnOnce(&mut Runner<'_>) -> T) -> Result<T, Fault> {
+    with_shared(true, file, context, work)
+}
+
+fn with_shared<T>(
+    shares_beginnings: bool,
+    file: &FileWriter,
+    context: u32,
+    work: impl FnOnce(&mut Runner<'_>) -> T,
+) -> Result<T, Fault> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
     std::fs::write(&path, file.bytes()).unwrap();
@@ -23,6 +32,7 @@ fn with<T>(file: &FileWriter, context: u32, work: impl FnOnce(&mut Runner<'_>) -
         path,
         context,
         threads: 1,
+        shares_beginnings,
     };
     with_model(&load, |runner| Ok(work(runner))).map(|done| done.unwrap())
 }
@@ -249,6 +259,26 @@ fn several_conversations_share_the_context() {
         let fourth = talk(runner, "d", &"d".repeat(150));
         assert_eq!(fourth.cached, 0);
         assert_eq!(talk(runner, "a", &long("a")).cached, 0);
+    })
+    .unwrap();
+}
+
+#[test]
+fn sessions_of_several_users_do_not_learn_what_others_begin_with() {
+    with_shared(false, &small_llama(), 256, |runner| {
+        let talk = |runner: &mut Runner<'_>, session: Option<&str>| {
+            let mut asked = job(&"x".repeat(80));
+            asked.session = session.map(str::to_owned);
+            asked.max_tokens = Some(2);
+            generate(runner, &asked).0.cached
+        };
+        assert_eq!(talk(runner, Some("a")), 0);
+        assert!(talk(runner, Some("a")) > 70);
+        // More sessions than are kept, and requests without one.
+        for other in ["b", "c", "d", "e", "f", "g", "h", "i", "j"] {
+            assert_eq!(talk(runner, Some(other)), 0, "{other}");
+            assert_eq!(talk(runner, None), 0);
+        }
     })
     .unwrap();
 }

@@ -95,6 +95,10 @@ fn open(
             args: vec![ENGINE_CHILD.into()],
         },
         templates: templates(environment)?,
+        shares_beginnings: !environment
+            .client
+            .as_ref()
+            .is_some_and(|client| client.has_others),
         path: path.clone(),
     };
     let model: LocalModel = running::model(options).map_err(|error| {

@@ -10,7 +10,7 @@ use crate::ui::terminal::text;
 const TARGET: &str = "wasm32-wasip2";
 
 pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
-    let cargo = context.find("cargo", &["install Rust from https://rustup.rs"])?;
+    let cargo = context.find("cargo", Language::Rust.preparation())?;
     let arguments = [
         "build",
         "--quiet",

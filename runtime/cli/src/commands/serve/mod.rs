@@ -111,7 +111,7 @@ impl Serve {
             return Err(Failure::new(Exit::Config, "a token occurs twice")
                 .why(text!("the client `{}` has your own token", client.name)));
         }
-        let own_environment = served(environment, "", None);
+        let own_environment = served(environment, "", None, !others.is_empty());
         let environment = &own_environment;
         let reached = Reached {
             hosts: self.hosts.clone(),
@@ -135,7 +135,7 @@ impl Serve {
         for client in &others {
             check_limits(client, &setup)?;
             let environment =
-                needs_own(client, &setup).then(|| served(environment, &client.name, client.calls));
+                needs_own(client, &setup).then(|| served(environment, &client.name, client.calls, true));
             environments.push(environment);
         }
         let mut tokens = vec![(own.clone(), None)];
@@ -219,11 +219,12 @@ impl Serve {
 }
 
 /// Environment of a client.
-fn served(environment: &Environment, name: &str, calls: Option<usize>) -> Environment {
+fn served(environment: &Environment, name: &str, calls: Option<usize>, has_others: bool) -> Environment {
     let mut environment = environment.clone();
     environment.client = Some(ServedClient {
         name: name.to_owned(),
         calls: calls.map(|calls| Arc::new(Semaphore::new(calls))),
+        has_others,
     });
     environment
 }

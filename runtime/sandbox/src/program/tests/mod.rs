@@ -289,7 +289,7 @@ async fn crash_of_a_program_has_its_last_message() {
 #[tokio::test]
 async fn crash_of_a_program_has_what_it_wrote() {
     let body = "(call $write (i32.const 1) (i32.const 1024) (i32.const 7))
-        (call $write (i32.const 2) (i32.const 1031) (i32.const 24)) unreachable";
+        (call $write (i32.const 2) (i32.const 1031) (i32.const 25)) unreachable";
     let text = "so far:assertion failed\\n left: 1";
     for (body, said) in [
         (

@@ -99,7 +99,11 @@ impl Add {
         }
         let edited = open_configuration(environment, fail)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
-        if let Some(other) = store.package(&name).map_err(unusable_store)? {
+        // One that no configuration has was left by a command that was killed, or its table was deleted.
+        let is_used =
+            |other: &Package| other.config.is_none() || other_configuration(other, environment).is_some();
+        let other = store.package(&name).map_err(unusable_store)?;
+        if let Some(other) = other.filter(is_used) {
             let file = other_configuration(&other, environment);
             let why = match file {
                 Some(file) => text!("`{}` has a package of this name", environment.shown(file)),
