@@ -106,9 +106,16 @@ impl Removal {
 /// that no writer waits.
 fn truncate_wal(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_WAL)?;
-    let truncated = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    // The first column is 1 if a reader kept it from being truncated, which is no error of SQLite.
+    let is_kept = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
     connection.busy_timeout(BUSY)?;
-    truncated
+    match is_kept? {
+        false => Ok(()),
+        true => Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+            Some("another program reads the database".into()),
+        )),
+    }
 }
 
 /// Initialises the file, or checks that it is a database of this kind.
@@ -149,4 +156,26 @@ fn prepare(connection: &mut Connection, kind: &Kind) -> Result<(), SqliteError> 
     }
     transaction.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reader_that_keeps_deleted_data_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Connection::open(dir.path().join("x.db")).unwrap();
+        let (writer, reader) = (open(), open());
+        writer
+            .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+            .unwrap();
+        let read = "BEGIN; SELECT * FROM t";
+        reader.execute_batch(read).unwrap();
+        writer.execute_batch("DELETE FROM t").unwrap();
+        let error = truncate_wal(&writer).unwrap_err();
+        assert!(error.to_string().contains("another program reads"), "{error}");
+        reader.execute_batch("COMMIT").unwrap();
+        truncate_wal(&writer).unwrap();
+    }
 }

@@ -24,6 +24,9 @@ pub(crate) const BYTES_PER_TOKEN: usize = 4;
 /// Estimated tokens of a picture or file of any size: providers count them by area, not by bytes.
 const TOKENS_PER_BLOB: u64 = 1_500;
 
+/// Estimated tokens of the role and the separators of a message.
+pub(crate) const FRAME: u64 = 4;
+
 /// Estimated tokens of these messages.
 pub(crate) fn estimate(messages: &[Arc<Message>]) -> u64 {
     messages.iter().map(|message| estimate_one(message)).sum()
@@ -40,9 +43,7 @@ pub(crate) fn estimate_one(message: &Message) -> u64 {
             })
             .sum()
     };
-    // Roles and separators.
-    let frame = 4;
-    frame
+    FRAME
         + match message {
             Message::User { content } | Message::Tool { content, .. } => of_content(content),
             Message::Assistant { parts } => parts

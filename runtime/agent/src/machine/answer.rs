@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
-use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason};
+use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason, Usage};
 use toolcell_core::{Event, Message, Part, ToolError, json};
 
 use super::apply::{EMPTY_ANSWER, error_of};
@@ -20,6 +20,9 @@ const MAX_EMPTY_ANSWERS: u32 = 3;
 /// Maximum length of a call identifier, in bytes; those of providers have about 30.
 const MAX_ID_BYTES: usize = 256;
 
+/// Number of estimated tokens that one reported token of an answer can stand for: 64 bytes, as runs of one character have.
+const MOST_PER_TOKEN: u64 = 16;
+
 impl Step<'_> {
     pub(super) fn answered(&mut self, completion: Completion, cut: &[String]) {
         let Completion { parts, stop, usage } = completion;
@@ -27,17 +30,16 @@ impl Step<'_> {
         let message = Message::Assistant {
             parts: self.with_unique_ids(parts),
         };
-        let reported = usage.filter(|usage| usage.input > 0 || usage.output > 0);
-        if reported.is_none() {
+        let (usage, is_estimated) = self.counted(usage.unwrap_or_default(), &message);
+        if is_estimated {
             self.say_estimated();
         }
-        let usage = reported.or_else(|| Some(self.estimate(&message)));
         let last_may_be_cut = stop == StopReason::MaxTokens && cut.is_empty();
         self.emit(Event::StepFinished {
             step,
             message,
             stop: stop.clone(),
-            usage,
+            usage: Some(usage),
         });
         if let Some(outcome) = self.turn().closing.clone() {
             self.refuse_all(messages::CLOSING);
@@ -56,6 +58,31 @@ impl Step<'_> {
             StopReason::Complete => self.no_call(),
             stop => self.finish(TurnOutcome::Stopped { stop }),
         }
+    }
+
+    /// Returns the usage that counts, and if a part of it is an estimate: one that the provider did not report, or that the length of
+    /// the answer shows to be wrong. Each of both sides is judged alone, or a budget would miss the other.
+    fn counted(&self, reported: Usage, answer: &Message) -> (Usage, bool) {
+        let estimate = self.estimate(answer);
+        let is_too_low = reported.output.saturating_mul(MOST_PER_TOKEN) < estimate.output;
+        let is_missing = reported.output == 0 && estimate.output > context::FRAME;
+        let (no_input, no_output) = (reported.input == 0, is_missing || is_too_low);
+        let input = if no_input { estimate.input } else { reported.input };
+        let cache_read = reported.cache_read.min(input);
+        let counted = Usage {
+            input,
+            cache_read,
+            cache_write: reported.cache_write.min(input - cache_read),
+            output: if no_output {
+                estimate.output
+            } else {
+                reported.output
+            },
+            // By the prices of the session: what another model costs was told of the report.
+            cost_micros: (reported.cost_micros).filter(|_| !no_input && !no_output),
+            ..reported
+        };
+        (counted, no_input || no_output)
     }
 
     /// Tells the user once that a budget of tokens or money counts estimates.

@@ -37,6 +37,29 @@ pub(crate) const MAX_SIGNATURE_BYTES: u64 = 1 << 10;
 const PUBLIC_BYTES: usize = 32;
 const SIGNATURE_BYTES: usize = 64;
 
+/// The y-coordinates of the points of edwards25519 whose order is 4, 1, 8, 8 and 2, as in a key without the sign of x.
+const SMALL_ORDER: [[u8; PUBLIC_BYTES]; 5] = [
+    [0; PUBLIC_BYTES],
+    ends(1, 0, 0),
+    [
+        0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5,
+        0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
+    ],
+    [
+        0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a,
+        0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
+    ],
+    ends(0xec, 0xff, 0x7f),
+];
+
+/// Bytes with these ends and equal ones between them.
+const fn ends(first: u8, middle: u8, last: u8) -> [u8; PUBLIC_BYTES] {
+    let mut bytes = [middle; PUBLIC_BYTES];
+    bytes[0] = first;
+    bytes[PUBLIC_BYTES - 1] = last;
+    bytes
+}
+
 /// Maximum size of the file of a private key, in bytes.
 const MAX_KEY_BYTES: u64 = 4 << 10;
 
@@ -86,8 +109,24 @@ impl FromStr for PublicKey {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        decode(text).map(Self)
+        let bytes = decode(text)?;
+        ensure!(
+            !is_weak(&bytes),
+            "it is no key that a program makes: anyone can make signatures for it"
+        );
+        Ok(Self(bytes))
     }
+}
+
+/// True for a point of small order, for which one signature fits every component, and for a point that is not written in its canonical
+/// form (RFC 8032, section 5.1.3): verification accepts both.
+fn is_weak(key: &[u8; PUBLIC_BYTES]) -> bool {
+    let mut y = *key;
+    // The sign of x.
+    y[PUBLIC_BYTES - 1] &= 0x7f;
+    let [first, middle @ .., last] = y;
+    let has_no_canonical_form = first >= 0xed && middle.iter().all(|byte| *byte == 0xff) && last == 0x7f;
+    has_no_canonical_form || SMALL_ORDER.contains(&y)
 }
 
 impl TryFrom<String> for PublicKey {
@@ -317,6 +356,29 @@ mod tests {
         for wrong in ["", "ed25519:", "rsa:AAAA", &signature[..signature.len() - 4]] {
             assert!(mine.verify(one, wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn key_for_which_anyone_can_sign_is_refused() {
+        let digest = Digest::of(b"any");
+        let mut forged = [0; SIGNATURE_BYTES];
+        forged[0] = 1;
+        let forged = format!("{ALGORITHM}{}", STANDARD.encode(forged));
+        let mut weak = SMALL_ORDER.to_vec();
+        // Other spellings of 0, 1 and more.
+        weak.extend((0xed..=0xff).map(|first| ends(first, 0xff, 0x7f)));
+        for sign in [0, 0x80] {
+            for key in &weak {
+                let mut key = *key;
+                key[PUBLIC_BYTES - 1] |= sign;
+                let text = PublicKey(key).to_string();
+                assert!(text.parse::<PublicKey>().is_err(), "{text}");
+            }
+        }
+        // It fits indeed.
+        PublicKey(ends(1, 0, 0)).verify(digest, &forged).unwrap();
+        // The base point is a key.
+        assert!(!is_weak(&ends(0x58, 0x66, 0x66)));
     }
 
     #[test]

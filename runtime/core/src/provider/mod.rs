@@ -300,14 +300,13 @@ pub struct Prices {
 impl Prices {
     /// Returns the cost of these tokens, in millionths of a currency unit.
     pub fn cost_micros(&self, usage: &Usage) -> u64 {
-        let fresh = usage
-            .input
-            .saturating_sub(usage.cache_read)
-            .saturating_sub(usage.cache_write);
+        // Cached tokens are a part of the input, whatever a provider reports.
+        let cache_read = usage.cache_read.min(usage.input);
+        let cache_write = usage.cache_write.min(usage.input - cache_read);
         let sum = [
-            (fresh, self.input),
-            (usage.cache_read, self.cache_read),
-            (usage.cache_write, self.cache_write),
+            (usage.input - cache_read - cache_write, self.input),
+            (cache_read, self.cache_read),
+            (cache_write, self.cache_write),
             (usage.output, self.output),
         ]
         .into_iter()
@@ -362,6 +361,13 @@ mod tests {
         assert_eq!(prices.cost_micros(&usage), 2_100 + 60 + 375 + 150);
         assert_eq!(prices.cost_micros(&Usage::default()), 0);
         assert_eq!(Prices::default().cost_micros(&usage), 0);
+        // No more tokens are cached than were sent.
+        let lie = Usage {
+            cache_read: 1_000_000,
+            cache_write: 1_000_000,
+            ..usage
+        };
+        assert_eq!(prices.cost_micros(&lie), 300 + 150);
         let most = Usage {
             output: u64::MAX,
             ..Usage::default()

@@ -75,17 +75,19 @@ impl LowerError {
         match self {
             Self::Memory(refused) => refused.into_error(),
             Self::Invalid { path, reason } => {
+                // A JSON Pointer (RFC 6901), as in the errors of the schema.
                 let mut text = String::new();
                 for part in path.iter().rev() {
                     let _ = match part {
-                        Part::Name(name) if text.is_empty() => write!(text, "{name}"),
-                        Part::Name(name) => write!(text, ".{name}"),
-                        Part::Index(index) => write!(text, "[{index}]"),
+                        Part::Name(name) => {
+                            write!(text, "/{}", name.replace('~', "~0").replace('/', "~1"))
+                        }
+                        Part::Index(index) => write!(text, "/{index}"),
                     };
                 }
                 match text.is_empty() {
                     true => ToolError::invalid(reason),
-                    false => ToolError::invalid(format!("{text}: {reason}")),
+                    false => ToolError::invalid(format!("at {text}: {reason}")),
                 }
             }
         }

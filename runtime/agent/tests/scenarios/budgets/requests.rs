@@ -162,17 +162,38 @@ fn said_estimated(recorded: &RecordedEvents) -> usize {
 }
 
 #[tokio::test]
-async fn token_counts_of_zero_are_estimated() {
-    for (input, output, is_estimated) in [(0, 0, true), (7, 0, false), (0, 7, false)] {
+async fn token_counts_of_zero_are_estimated_on_each_side() {
+    for (input, output) in [(0, 0), (7, 0), (0, 7), (7, 7)] {
         let script = Script::new([Say::Measured("An answer.", input, output)]);
         let mut session = agent(&script).build().unwrap().session();
         let usage = session.ask("Go").await.unwrap().usage;
-        let is_kept = (usage.input, usage.output) == (input, output);
-        assert_eq!(is_kept, !is_estimated, "{usage:?}");
-        assert!(
-            !is_estimated || (usage.input > 0 && usage.output > 0),
-            "{usage:?}"
-        );
+        for (counted, reported) in [(usage.input, input), (usage.output, output)] {
+            assert!(counted > 0 && (reported == 0 || counted == reported), "{usage:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn token_counts_that_the_answer_disproves_are_estimated() {
+    // Estimated at 1,500 tokens and 4 for its frame: 94 times 16.
+    let answer: &'static str = "x".repeat(6_000).leak();
+    for (output, counted) in [(94, 94), (93, 1_504), (1, 1_504)] {
+        let script = Script::new([Say::Measured(answer, 7, output)]);
+        let recorded = RecordedEvents::default();
+        let policy = LoopPolicy {
+            budget: Budget {
+                tokens: Some(1_000_000),
+                ..Budget::default()
+            },
+            ..LoopPolicy::default()
+        };
+        let mut session = agent(&script).policy(policy).build().unwrap().session();
+        let report = session
+            .run(Message::user("Go"), &recorded, CancellationToken::new())
+            .await
+            .unwrap();
+        assert_eq!(report.usage.output, counted);
+        assert_eq!(said_estimated(&recorded), usize::from(output != counted));
     }
 }
 

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::test::{Report, TestFlags};
 use crate::authoring::compiler::BUILD;
+use crate::authoring::manifest;
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -21,14 +22,16 @@ use crate::ui::terminal::{Shown, text};
 
 /// Test a tool, and again each time that it or its cases change, until Ctrl-C.
 ///
-/// With `--build`, the command runs first, and again each time that a source file changes.
+/// A directory with a `tool.toml` is built first, as by `tool build`, and again each time that a source file changes; with
+/// `--build` by another command.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
   toolcell tool dev ./my.wasm
+  toolcell tool dev .
   toolcell tool dev . --build 'cargo build --release --target wasm32-wasip2'
 
-Watched are the component and its cases; with --build the files of the directory, without hidden ones, components and
+Watched are the component and its cases; of what is built the files of the directory, without hidden ones, components and
 what builds write (`build`, `target`, `zig-out`, `node_modules`, `__pycache__`).
 
 {}", crate::exit::TABLE))]
@@ -36,7 +39,7 @@ pub(crate) struct Dev {
     #[command(flatten)]
     flags: TestFlags,
 
-    /// Command that builds the component, for `sh`, in the directory of the tool or else in the working directory.
+    /// Command that builds the component instead of `tool build`, for `sh`, in the directory of the tool or else in the working directory.
     #[arg(long, value_name = "COMMAND")]
     build: Option<String>,
 }
@@ -87,7 +90,10 @@ impl Dev {
         let directory = self.flags.directory(overrides.clone(), environment)?;
         let at = directory.as_ref().unwrap_or(&environment.cwd);
         // What a build writes is no change.
-        let is_built = self.build.is_some();
+        let has_manifest = directory
+            .as_ref()
+            .is_some_and(|dir| dir.join(manifest::FILE).is_file());
+        let is_built = self.build.is_some() || has_manifest;
         let named = match is_built {
             true => Vec::new(),
             false => self.flags.named_files(environment),
@@ -101,7 +107,7 @@ impl Dev {
         loop {
             // From before the run, so that no change during it is missed.
             let mut before = watch.snapshot();
-            if self.build(at, console, &cancel).await? {
+            if self.build(at, is_built, environment, console, &cancel).await? {
                 let show = |report: &Report<'_>| Ok(console.write(|s| report.print(s))?);
                 let tested = self
                     .flags
@@ -125,23 +131,38 @@ impl Dev {
     }
 
     /// Runs the build. Returns `false` if it failed or was cancelled.
-    async fn build(&self, at: &Path, console: &Console, cancel: &CancellationToken) -> Result<bool, Failure> {
-        let Some(command) = &self.build else {
+    async fn build(
+        &self,
+        at: &Path,
+        is_built: bool,
+        environment: &Environment,
+        console: &Console,
+        cancel: &CancellationToken,
+    ) -> Result<bool, Failure> {
+        if !is_built {
             return Ok(true);
-        };
-        let fail = || {
-            Failure::new(
-                Exit::Failed,
-                text!("the build `{}` could not be started", command),
-            )
+        }
+        let shown = self.build.as_deref().unwrap_or("toolcell tool build .");
+        let fail = || Failure::new(Exit::Failed, text!("the build `{}` could not be started", shown));
+        let mut command = match (&self.build, &environment.program) {
+            (Some(command), _) => {
+                let mut shell = tokio::process::Command::new("sh");
+                shell.args(["-c", command]);
+                shell
+            }
+            (None, Some(program)) => {
+                let mut own = tokio::process::Command::new(program);
+                own.args(["tool", "build", "."]);
+                own
+            }
+            (None, None) => return Err(fail().why("the path of this program is unknown")),
         };
         // Standard output has the reports alone.
         let errors = std::io::stderr()
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| fail().because(error))?;
-        let mut child = tokio::process::Command::new("sh")
-            .args(["-c", command])
+        let mut child = command
             .current_dir(at)
             .stdin(Stdio::null())
             .stdout(errors)

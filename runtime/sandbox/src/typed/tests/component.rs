@@ -101,7 +101,7 @@ async fn result_is_structured_and_its_error_fails_the_call() {
 async fn arguments_are_refused_before_the_guest_runs() {
     let component = load(&sandbox(), &math("")).await.unwrap();
     let refused = call(&component, Policy::default(), "add-up", json!({"a": 2, "b": -1})).await;
-    let message = "b: -1 is no integer between 0 and 4294967295".to_owned();
+    let message = "at /b: -1 is no integer between 0 and 4294967295".to_owned();
     assert_eq!(refused.error, Some(ToolError::InvalidArguments { message }));
     assert_eq!(refused.receipt.unwrap().fuel, 0);
 }
