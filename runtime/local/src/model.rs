@@ -12,6 +12,9 @@ pub const ARCHITECTURES: [&str; 8] = [
     "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3",
 ];
 
+/// Tokenizers of [`ARCHITECTURES`].
+const TOKENIZERS: [&str; 2] = ["gpt2", "llama"];
+
 /// Maximum number of layers. llama.cpp ends the process above 512.
 const MAX_LAYERS: u64 = 512;
 
@@ -64,6 +67,8 @@ pub struct Model {
     key_length: Option<u64>,
     value_length: Option<u64>,
     experts: Option<u64>,
+    experts_used: Option<u64>,
+    epsilon: Option<f64>,
     parts: u64,
 }
 
@@ -129,6 +134,10 @@ impl Model {
             key_length: own("attention.key_length"),
             value_length: own("attention.value_length"),
             experts: own("expert_count"),
+            experts_used: own("expert_used_count"),
+            epsilon: gguf
+                .get(&format!("{architecture}.attention.layer_norm_rms_epsilon"))
+                .and_then(Value::as_f64),
             parts: gguf.number("split.count").unwrap_or(1),
             architecture: architecture.to_owned(),
         })
@@ -165,14 +174,32 @@ impl Model {
             MAX_WIDTH,
         )?;
         // Models with experts have architectures of their own, or are `llama` with a few.
-        self.number("expert_count", Some(self.experts.unwrap_or(0)), 0, 256)?;
+        let experts = self.number("expert_count", Some(self.experts.unwrap_or(0)), 0, 256)?;
+        if experts > 0 {
+            self.number("expert_used_count", self.experts_used, 1, experts)?;
+        }
+        // NaN is not in a range.
+        if !self.epsilon.is_none_or(|epsilon| (0.0..1.0).contains(&epsilon)) {
+            return Err(InvalidModel::Inconsistent(
+                "the epsilon of its normalisation is not between 0 and 1",
+            ));
+        }
         if heads % kv_heads != 0 {
             return Err(InvalidModel::Inconsistent(
                 "the number of heads is not a multiple of that of heads with keys",
             ));
         }
-        if self.tokenizer.is_none() || self.vocabulary.unwrap_or(0) == 0 {
+        let Some(tokenizer) = self
+            .tokenizer
+            .as_deref()
+            .filter(|_| self.vocabulary.unwrap_or(0) > 0)
+        else {
             return Err(InvalidModel::Inconsistent("it has no tokenizer"));
+        };
+        if !TOKENIZERS.contains(&tokenizer) {
+            return Err(InvalidModel::Inconsistent(
+                "its tokenizer is not one of these architectures, `gpt2` or `llama`",
+            ));
         }
         let most = self.vocabulary.unwrap_or(0);
         if self
@@ -295,12 +322,43 @@ mod tests {
             ("llama.attention.head_count_kv", 0, false),
             ("llama.attention.head_count_kv", 3, false),
             ("llama.attention.head_count_kv", 5, false),
-            ("llama.expert_count", 256, true),
+            ("llama.expert_count", 256, false),
+            ("llama.expert_count", 0, true),
             ("llama.expert_count", 4_000_000_000, false),
             ("tokenizer.ggml.eos_token_id", 100_000, false),
         ] {
             let checked = changed(key, value).check();
             assert_eq!(checked.is_ok(), is_taken, "{key} = {value}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn experts_epsilon_and_tokenizer_are_checked() {
+        for (used, is_taken) in [(0, false), (1, true), (8, true), (9, false)] {
+            let mut file = small_llama();
+            file.replace_number("llama.expert_count", 8);
+            file.replace_number("llama.expert_used_count", used);
+            assert_eq!(facts(&file).check().is_ok(), is_taken, "{used}");
+        }
+        for (epsilon, is_taken) in [
+            (0.0, true),
+            (0.99, true),
+            (1.0, false),
+            (-1e-5, false),
+            (f64::NAN, false),
+        ] {
+            let model = Model {
+                epsilon: Some(epsilon),
+                ..facts(&small_llama())
+            };
+            assert_eq!(model.check().is_ok(), is_taken, "{epsilon}");
+        }
+        for (tokenizer, is_taken) in [("llama", true), ("bert", false), ("", false)] {
+            let model = Model {
+                tokenizer: Some(tokenizer.into()),
+                ..facts(&small_llama())
+            };
+            assert_eq!(model.check().is_ok(), is_taken, "{tokenizer}");
         }
     }
 

@@ -48,7 +48,7 @@ fn models_are_listed_and_inspected() {
         "special token  eos 2 `<|im_end|>`",
         "with tools",
         "with 1 k tokens of context",
-        "the numbers that engines take from it are in order",
+        "the numbers of its header that engines take unchecked are in order",
     ] {
         assert!(shown.contains(fact), "{fact}: {shown}");
     }

@@ -150,7 +150,11 @@ async fn keep_tail(mut errors: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>>
 fn last_words(tail: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(tail);
     let lines = || text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-    let is_error = |line: &&str| line.contains("error") || line.contains("ASSERT") || line.contains("what()");
+    let is_error = |line: &&str| {
+        ["error", "ASSERT", "what()", "panicked"]
+            .iter()
+            .any(|word| line.contains(word))
+    };
     let line = lines().find(is_error).or_else(|| lines().next())?;
     Some(line.chars().take(MAX_WORDS_CHARS).collect())
 }

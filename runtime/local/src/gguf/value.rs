@@ -73,6 +73,15 @@ impl Value {
         }
     }
 
+    /// Returns the number with a fraction.
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Self::F32(n) => Some(n.into()),
+            Self::F64(n) => Some(n),
+            _ => None,
+        }
+    }
+
     /// Reads the type of a value, and the value.
     pub(super) fn read(reader: &mut Reader<impl Read>, key: &str) -> Result<Self, GgufError> {
         // Conversions between the signs keep the bits.

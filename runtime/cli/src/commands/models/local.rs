@@ -298,7 +298,7 @@ impl Facts {
             match &fault {
                 None => {
                     out.styled(GOOD, "  + ")?;
-                    out.line("the numbers that engines take from it are in order")?;
+                    out.line("the numbers of its header that engines take unchecked are in order")?;
                 }
                 Some(fault) => {
                     out.styled(WARN, "  ! ")?;
