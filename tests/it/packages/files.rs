@@ -114,6 +114,21 @@ fn lock_has_origin_and_wants_of_a_package() {
 }
 
 #[test]
+fn password_in_a_reference_is_not_repeated() {
+    let user = User::new();
+    let reference = "https://me:hunter2@example.com/tool.wasm";
+    for command in [&["add", reference][..], &["push", "x.wasm", reference]] {
+        let seen = user.run(&[&["tool"], command].concat()).ended(2);
+        assert!(
+            seen.stderr.contains("https://…@example.com/tool.wasm"),
+            "{}",
+            seen.stderr
+        );
+        assert!(!seen.stderr.contains("hunter2"), "{}", seen.stderr);
+    }
+}
+
+#[test]
 fn package_that_cannot_be_used_leaves_nothing() {
     let user = User::new();
     user.file("a.wasm", component("Echoes."));
@@ -223,6 +238,14 @@ fn update_replaces_only_what_was_accepted() {
     user.file("tool.wasm", &new);
     let listed = user.run(&["tool", "list", "--outdated"]).ended(0).stdout;
     assert!(listed.contains(&hex(&new)), "{listed}");
+    let listed = user
+        .run(&["tool", "list", "--outdated", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(
+        (&listed[0]["component"], &listed[0]["available"]),
+        (&"tool".into(), &format!("sha256:{}", hex(&new)).into())
+    );
     let seen = user.run(&update).ended(4);
     assert!(
         seen.stdout.contains(r#"+      "description": "Echoes it.""#),

@@ -39,7 +39,8 @@ fn pinned_package_must_be_signed_now_and_at_updates() {
     );
     assert_eq!((configuration(&user).as_str(), stored(&user).len()), ("", 0));
     give(&publisher, &user, &one);
-    user.run(&add).ended(0);
+    let seen = user.run(&add).ended(0);
+    assert!(seen.stderr.contains("added, signed by `them`"), "{}", seen.stderr);
     let seen = user.run(&["tool", "inspect", "tool"]).ended(0);
     let key = publisher.run(&["key", "list"]).ended(0).stdout;
     let key = key

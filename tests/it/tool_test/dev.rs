@@ -56,3 +56,23 @@ fn build_runs_before_the_tests_and_on_changes_of_sources() {
     terminal.signal(Signal::INT);
     assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
 }
+
+#[test]
+fn directory_with_a_manifest_is_built_before_the_tests() {
+    let (user, _) = user();
+    let manifest = "name = \"x\"\nlanguage = \"zig\"\nmain = \"src/tool.zig\"\n";
+    user.file("tool/tool.toml", manifest)
+        .file("tool/src/tool.zig", "");
+    let mut terminal = Terminal::start(&user, &["tool", "dev", "tool"], "dumb", 100, 40);
+    terminal.wait_for("the build failed:").wait_for(WAITING);
+    user.file("tool/src/tool.zig", "//");
+    terminal.wait_for("changed: tool/src/tool.zig");
+    terminal.wait_for("the build failed:").wait_for(WAITING);
+    terminal.signal(Signal::INT);
+    assert_eq!(terminal.finish(), Some(0), "{}", terminal.seen);
+    assert!(
+        terminal.seen.contains("could not build the tool `x`"),
+        "{}",
+        terminal.seen
+    );
+}

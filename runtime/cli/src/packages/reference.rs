@@ -140,6 +140,16 @@ impl fmt::Display for Reference {
     }
 }
 
+/// Returns a reference without the user and the password that an address can have.
+pub(crate) fn without_user(text: &str) -> String {
+    let split = text.split_once("://").and_then(|(scheme, rest)| {
+        let authority = rest.split(['/', '?', '#']).next()?;
+        let (user, _) = authority.rsplit_once('@')?;
+        Some(format!("{scheme}://…{}", &rest[user.len()..]))
+    });
+    split.unwrap_or_else(|| text.to_owned())
+}
+
 impl Image {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let hint = "an OCI reference is `REGISTRY/REPOSITORY:TAG`, such as `ghcr.io/me/tool:1`; a file begins with `./` or ends in `.wasm`";

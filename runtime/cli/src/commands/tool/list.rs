@@ -29,14 +29,15 @@ use crate::ui::terminal::{
 #[command(after_help = "\
 Examples:
   toolcell tool list
-  toolcell tool list --json")]
+  toolcell tool list --json
+  toolcell tool list --outdated")]
 pub(crate) struct List {
     /// Print one JSON array.
     #[arg(long)]
     json: bool,
 
     /// List only packages whose origin has another component now.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     outdated: bool,
 }
 
@@ -51,7 +52,7 @@ impl List {
         console: &Console,
     ) -> Result<Exit, Failure> {
         if self.outdated {
-            return Box::pin(super::package::print_outdated(environment, console)).await;
+            return Box::pin(super::package::print_outdated(self.json, environment, console)).await;
         }
         let settings = config::load(environment, overrides)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;

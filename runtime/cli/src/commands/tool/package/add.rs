@@ -12,7 +12,7 @@ use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::packages::Signer;
-use crate::packages::reference::Reference;
+use crate::packages::reference::{Reference, without_user};
 use crate::packages::store::{Package, PackageStore};
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
@@ -71,7 +71,8 @@ impl Add {
         let mut settings = config::load(environment, overrides.clone())?;
         let reference =
             Reference::parse(&self.reference, self.digest.as_deref(), environment).map_err(|error| {
-                let what = text!("the reference `{}` cannot be used", self.reference);
+                let shown = without_user(&self.reference);
+                let what = text!("the reference `{}` cannot be used", shown);
                 Failure::new(Exit::Usage, what).because(error)
             })?;
         let name = self.name.clone().or_else(|| reference.name()).unwrap_or_default();
@@ -147,7 +148,11 @@ impl Add {
         store.collect_garbage().map_err(unusable_store)?;
         console.note(match added? {
             true => text!(
-                "added; it has no grants. To try it: toolcell tool inspect {}",
+                "{}; it has no grants. To try it: toolcell tool inspect {}",
+                match &self.publisher {
+                    Some(publisher) => text!("added, signed by `{}`", publisher),
+                    None => "added".into(),
+                },
                 name
             ),
             false => "nothing was written".into(),

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::packages::credentials::Credentials;
 use crate::packages::keys::KeyRing;
-use crate::packages::reference::Reference;
+use crate::packages::reference::{Reference, without_user};
 use crate::packages::registry;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
@@ -56,7 +56,7 @@ impl Push {
         let wrong = || {
             Failure::new(
                 Exit::Usage,
-                text!("the reference `{}` cannot be used", self.reference),
+                text!("the reference `{}` cannot be used", without_user(&self.reference)),
             )
         };
         let elsewhere =

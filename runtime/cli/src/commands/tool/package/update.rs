@@ -19,6 +19,7 @@ use crate::packages::store::{Package, PackageStore};
 use crate::scratch::diff;
 use crate::ui::escape;
 use crate::ui::render::Console;
+use crate::ui::render::json::print_line;
 use crate::ui::terminal::{NAME, Name, Own, Shown, text};
 
 /// Compare a package with its origin, and replace it once you have accepted the differences.
@@ -254,8 +255,9 @@ pub(super) fn unknown(name: &str, store: &PackageStore) -> Failure {
     }
 }
 
-/// Prints the packages whose origin has another component now.
+/// Prints the packages whose origin has another component now, as lines or as one JSON array.
 pub(in crate::commands::tool) async fn print_outdated(
+    is_json: bool,
     environment: &Environment,
     console: &Console,
 ) -> Result<Exit, Failure> {
@@ -263,6 +265,7 @@ pub(in crate::commands::tool) async fn print_outdated(
         .await?
         .packages()
         .map_err(unusable_store)?;
+    let mut outdated = Vec::new();
     let mut last_failure = None;
     for package in &packages {
         let compared = async {
@@ -296,6 +299,12 @@ pub(in crate::commands::tool) async fn print_outdated(
                     }
                 }
             }
+            Ok(fetched) if is_json => outdated.push(json!({
+                "component": package.name,
+                "origin": package.origin,
+                "digest": package.digest.to_string(),
+                "available": fetched.digest.to_string(),
+            })),
             Ok(fetched) => console.write(|s| {
                 s.out.styled(NAME, text!("{}", Name(&package.name)))?;
                 s.out
@@ -309,6 +318,9 @@ pub(in crate::commands::tool) async fn print_outdated(
                 }
             }
         }
+    }
+    if is_json {
+        print_line(console, &outdated)?;
     }
     match last_failure {
         None => Ok(Exit::Ok),
