@@ -1,5 +1,7 @@
 //! Profiles of the provider, and models that answer when another one does not.
 
+use serde_json::json;
+
 use crate::support::cli_user::User;
 use crate::support::model_server::{Answer, ModelServer};
 
@@ -90,9 +92,13 @@ fn unknown_profile_is_refused_with_those_that_exist() {
 
 #[test]
 fn fallback_answers_when_the_model_does_not() {
+    let counted = Answer::events(&[
+        json!({"choices": [{"index": 0, "delta": {"content": "Other."}, "finish_reason": "stop"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 1_000, "completion_tokens": 1_000}}),
+    ]);
     let (own, other) = (
         ModelServer::playing(vec![Answer::error(503, "overloaded\nerror: forged")]),
-        ModelServer::playing(vec![Answer::chat("Other.")]),
+        ModelServer::playing(vec![counted]),
     );
     let user = user(&own, &other);
     let seen = user.run(&[&ASK[..], &["--fallback", "other"]].concat()).ended(0);
@@ -104,9 +110,16 @@ fn fallback_answers_when_the_model_does_not() {
     );
     assert!(!seen.stderr.contains("\nerror: forged"), "{}", seen.stderr);
     assert_eq!((own.requests().len(), other.requests().len()), (1, 1));
+    // Its tokens cost what they cost, also if the model that did not answer has no price.
+    let priced = user.home().join(".config/toolcell/config.toml");
+    let with =
+        std::fs::read_to_string(&priced).unwrap() + "[prices.other]\ninput = 1000000\noutput = 1000000\n";
+    std::fs::write(&priced, with).unwrap();
+    let seen = user.run(&[&ASK[..], &["--fallback", "other"]].concat()).ended(0);
+    assert!(seen.stderr.contains("· cost "), "{}", seen.stderr);
     // The model of a wrong request is not changed.
     let wrong = ModelServer::playing(vec![Answer::error(400, "no such model")]);
     let user = self::user(&wrong, &other);
     user.run(&[&ASK[..], &["--fallback", "other"]].concat()).ended(6);
-    assert_eq!(other.requests().len(), 1);
+    assert_eq!(other.requests().len(), 2);
 }

@@ -46,7 +46,7 @@ impl Answer {
         }
     }
 
-    fn events(events: &[Value]) -> Self {
+    pub(crate) fn events(events: &[Value]) -> Self {
         Self {
             status: 200,
             media_type: "text/event-stream",

@@ -471,10 +471,12 @@ impl Step<'_> {
             _ => turn.text.clone(),
         });
         let (steps, usage, wall_ms) = (turn.steps, turn.usage, turn.wall_ms);
-        let cost_micros = self.machine.policy.budget.prices.map(|prices| {
-            let before = turn.spent_before.cost_micros(&prices);
-            self.state.spent.cost_micros(&prices).saturating_sub(before)
-        });
+        // Without prices of its own model, a turn has the cost of others: of a fallback, or of agents.
+        let known = self.machine.policy.budget.prices;
+        let prices = known.unwrap_or_default();
+        let before = turn.spent_before.cost_micros(&prices);
+        let cost = self.state.spent.cost_micros(&prices).saturating_sub(before);
+        let cost_micros = (known.is_some() || cost > 0).then_some(cost);
         if let TurnOutcome::Budget { reason } = &outcome {
             self.notice(NoticeLevel::Warning, format!("the turn ends: {reason}"));
         }

@@ -81,7 +81,8 @@ pub(crate) fn choose(
     if !others.is_empty() {
         let name = |provider: &Arc<dyn Provider>| provider.info().model.clone();
         let price = |model: &String| prices.get(model).map(|prices| prices.value);
-        let counts_costs = price(&name(&chosen.provider)).is_some();
+        let all = std::iter::once(&chosen.provider).chain(&others);
+        let counts_costs = all.map(name).any(|model| price(&model).is_some());
         chosen.fallbacks = others.iter().map(name).collect();
         let mut failover = Failover::new(chosen.provider, others);
         if counts_costs {
