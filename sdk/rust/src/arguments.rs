@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema};
-use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{ToolError, show};
@@ -26,6 +26,28 @@ pub trait Parameter: DeserializeOwned + JsonSchema {}
 
 #[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + JsonSchema> Parameter for T {}
+
+/// Type of a field of an `#[input]` type, for the macro.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a field of an `#[input]` type",
+    label = "a field is not of a parameter type",
+    note = "put `#[toolcell_sdk::input]` on the type, or derive `serde::Deserialize`, `serde::Serialize` and `schemars::JsonSchema`"
+)]
+pub trait InputField: Parameter + Serialize {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Parameter + Serialize> InputField for T {}
+
+/// Type of a field of an `#[output]` type, for the macro.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a field of an `#[output]` type",
+    label = "a field is not of a result type",
+    note = "put `#[toolcell_sdk::output]` on the type, or derive `serde::Serialize`, `serde::Deserialize` and `schemars::JsonSchema`"
+)]
+pub trait OutputField: DeserializeOwned + JsonSchema + Serialize {}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + JsonSchema + Serialize> OutputField for T {}
 
 /// Argument that may be left out, of a type for which `null` is a value, such as [`Value`]: an `Option` does not tell `null`
 /// from a missing argument.

@@ -106,6 +106,7 @@ pub use tool::{Definition, Hints, Tool};
 /// Items used by code that the macros generate. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::arguments::{InputField, OutputField};
     pub use crate::component::{Entry, assert_distinct_names, definitions, run};
     pub use crate::future::block_on;
     pub use crate::schema::{Parameters, with_format};

@@ -128,6 +128,38 @@ fn each_unsuitable_type_gives_one_error() {
 }
 
 #[test]
+fn each_unsuitable_field_gives_one_error() {
+    let prelude = "use toolcell_sdk::{input, output};\nstruct Mine;\nstruct Other;\n";
+    for (name, item, types) in [
+        (
+            "field-input",
+            "#[input]\nstruct S { a: u8, mine: Vec<Mine> }",
+            &["Vec<Mine>"][..],
+        ),
+        (
+            "field-output",
+            "#[output]\nstruct S(Option<Mine>);",
+            &["Option<Mine>"],
+        ),
+        (
+            "field-enum",
+            "#[input]\n#[serde(tag = \"kind\")]\nenum S { A { mine: Mine }, B { other: Other, s: Option<Box<S>> } }",
+            &["Mine", "Other"],
+        ),
+    ] {
+        let said = errors(name, &format!("{prelude}{item}"));
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error[")).collect();
+        assert_eq!(errors.len(), types.len(), "{name}: {said}");
+        for (error, ty) in errors.iter().zip(types) {
+            assert!(
+                error.contains(&format!("{ty}` cannot be a field of an")),
+                "{name}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn exported_function_without_the_attribute_is_named() {
     let error = first_error("export", "struct Mine;\ntoolcell_sdk::export!(Mine);");
     assert_eq!(

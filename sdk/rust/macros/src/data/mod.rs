@@ -1,5 +1,7 @@
 //! `#[input]` and `#[output]`: derive the traits of a type with the SDK's copies of serde and schemars.
 
+mod parts;
+
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::quote;
 use syn::{Data, DeriveInput, Field, LitStr};
@@ -16,9 +18,10 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
         return quote!(#error #item);
     }
     let item = match syn::parse2::<DeriveInput>(item.clone()) {
-        Ok(mut parsed) => match mark_formats(&mut parsed) {
-            Ok(()) => quote!(#parsed),
-            Err(error) => {
+        Ok(mut parsed) => match (parts::can_split(&parsed), mark_formats(&mut parsed)) {
+            (true, Ok(())) if !borrows(&item) => return parts::expand(&direction, parsed),
+            (_, Ok(())) => quote!(#parsed),
+            (_, Err(error)) => {
                 let error = error.into_compile_error();
                 quote!(#error #parsed)
             }
