@@ -194,6 +194,12 @@ fn author_is_told_of_a_manifest_that_cannot_be_used() {
         shown.contains("its section `toolcell:manifest` cannot be used"),
         "{shown}"
     );
+    user.file("no.wasm", "<html>");
+    let json = user
+        .run(&["tool", "inspect", "no.wasm", "--json"])
+        .ended(7)
+        .json();
+    assert_eq!(json["error"]["exit"], 7, "{json}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) struct Inspect {
     #[command(flatten)]
     policy: PolicyFlags,
 
-    /// Print one JSON object.
+    /// Print one JSON object, also if it cannot be loaded.
     #[arg(long)]
     json: bool,
 }
@@ -55,6 +55,25 @@ pub(crate) struct Inspect {
 impl Inspect {
     pub(crate) async fn run(
         self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let inspected = self.inspect(overrides, environment, console).await;
+        if let Err(failure) = &inspected
+            && self.json
+        {
+            // Standard error has it as well.
+            let _ = print_line(
+                console,
+                &json!({ "component": self.tool, "error": failure.to_json() }),
+            );
+        }
+        inspected
+    }
+
+    async fn inspect(
+        &self,
         mut overrides: Overrides,
         environment: &Environment,
         console: &Console,
