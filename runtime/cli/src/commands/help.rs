@@ -58,6 +58,11 @@ const TOPICS: [Topic; 4] = [
     },
 ];
 
+/// Returns the names of the topics.
+pub(super) fn topics() -> impl Iterator<Item = &'static str> {
+    TOPICS.iter().map(|topic| topic.name)
+}
+
 /// Forms of grants and denials with their meaning.
 const GRANTS: [(&str, &str); 17] = [
     ("read=PATH", "list the directory and read the files below it"),
