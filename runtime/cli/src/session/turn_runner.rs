@@ -181,6 +181,11 @@ impl TurnRunner {
         self.setup.servers.stop().await;
     }
 
+    /// True if the process was told to terminate.
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.interrupts.is_terminated()
+    }
+
     /// True if standard output cannot be written to, such as a closed pipe.
     pub(crate) fn is_output_closed(&self) -> bool {
         self.output.has_failed()
