@@ -149,6 +149,19 @@ impl TurnRunner {
         start: Option<TurnStart>,
     ) -> Result<Exit, Failure> {
         if session.is_open() {
+            if start.is_some() {
+                if self.setup.has_schema {
+                    let failure = Failure::new(
+                        Exit::Usage,
+                        "the last turn of the session is not over, and --schema is of another",
+                    );
+                    return Err(failure.hint(text!(
+                        "to resume it first: toolcell session resume {}",
+                        session.id()
+                    )));
+                }
+                self.console.note("the last turn is not over: it goes on first");
+            }
             let ended = self.turn(session, TurnStart::Resume).await?;
             if start.is_none() || self.is_output_closed() {
                 return Ok(ended);
