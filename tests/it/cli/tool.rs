@@ -299,6 +299,25 @@ fn bash_completes_names_of_providers_tools_profiles_sessions_and_grants() {
     }
 }
 
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let user = User::new();
+    for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = user.command(arguments).stdout(full).status().unwrap();
+        assert_eq!(status.code(), Some(74), "{arguments:?}");
+    }
+}
+
+#[test]
+fn guest_path_that_is_relative_gets_a_hint() {
+    let user = User::new();
+    let seen = user
+        .run(&["run", "x", "--provider", "offline", "--grant", "read=.:guest"])
+        .ended(3);
+    assert!(seen.stderr.contains("absolute: `.:/guest`"), "{}", seen.stderr);
+}
+
 /// Readline makes three words of `--provider=o`.
 #[test]
 fn bash_completes_values_after_an_equals_sign_and_a_colon() {

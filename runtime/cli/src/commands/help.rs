@@ -221,6 +221,15 @@ fn wrapped(text: &str, columns: usize) -> String {
 const MIN_COLUMN: usize = 24;
 
 fn of_command(cli: &mut Command, words: &[String]) -> Result<String, Failure> {
+    if let [topic, more, ..] = words
+        && topics().any(|name| name == topic)
+    {
+        let failure = Failure::new(
+            Exit::Usage,
+            text!("there is no help for `{}` in the topic `{}`", more, topic),
+        );
+        return Err(failure.hint(text!("to read the topic: toolcell help {}", topic)));
+    }
     cli.build();
     let mut command = cli;
     for word in words {
@@ -253,6 +262,16 @@ mod tests {
         for (line, _) in GRANTS {
             assert!(line.parse::<Grant>().is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn word_after_a_topic_is_what_is_wrong() {
+        let words = ["grants".to_owned(), "x".to_owned()];
+        let failure = of_command(&mut Command::new("toolcell"), &words).unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "there is no help for `x` in the topic `grants`"
+        );
     }
 
     #[test]
