@@ -5,10 +5,13 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::io::Write as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::commands::Cli;
+use crate::config::ProviderSettings;
+use crate::config::turn::{ContextSettings, LoopSettings};
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{inert_line, text};
 
@@ -19,7 +22,10 @@ use crate::ui::terminal::{inert_line, text};
 pub(crate) fn parse() -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     Cli::read(&arguments).map_err(|error| match is_answer(&error) {
-        true => error.exit(),
+        true => match error.print().and_then(|()| std::io::stdout().flush()) {
+            Ok(()) => std::process::exit(error.exit_code()),
+            Err(error) => error.into(),
+        },
         false => invalid(error),
     })
 }
@@ -39,8 +45,35 @@ fn is_answer(error: &clap::Error) -> bool {
     )
 }
 
+/// Returns the key of a setting that has no flag, if the error is about a flag of its name.
+fn key_without_flag(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let name = flag.strip_prefix("--")?.replace('-', "_");
+    let tables = [
+        ("provider", ProviderSettings::SPECS),
+        ("loop", LoopSettings::SPECS),
+        ("context", ContextSettings::SPECS),
+    ];
+    let (table, spec) = tables
+        .into_iter()
+        .find_map(|(table, specs)| Some((table, specs.iter().find(|spec| spec.key == name)?)))?;
+    Some(format!("[{table}] {}", spec.key))
+}
+
 /// Describes invalid arguments.
 fn invalid(mut error: clap::Error) -> Failure {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(key) = key_without_flag(&error)
+    {
+        let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+        let failure = Failure::new(
+            Exit::Usage,
+            text!("there is no flag `{}` here", flag.unwrap_or_default()),
+        );
+        return failure.hint(text!("it is a setting of the configuration: `{}`", key));
+    }
     let repeated: Vec<(ContextKind, ContextValue)> = error
         .context()
         .filter(|(kind, _)| *kind != ContextKind::Usage)
@@ -120,6 +153,13 @@ mod tests {
             unknown.contains("a similar argument exists: '--receipt'"),
             "{unknown}"
         );
+    }
+
+    #[test]
+    fn flag_with_the_name_of_a_setting_leads_to_it() {
+        let shown = failure(&["toolcell", "run", "x", "--temperature", "3"]);
+        assert!(shown.contains("there is no flag `--temperature` here"), "{shown}");
+        assert!(shown.contains("`[provider] temperature`"), "{shown}");
     }
 
     #[test]

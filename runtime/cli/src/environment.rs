@@ -225,6 +225,13 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
+    /// Returns an environment in which a variable is set. Its value stands for one that is not known.
+    pub(crate) fn with_variable(&self, name: &str) -> Self {
+        let mut environment = self.clone();
+        environment.vars.insert(name.to_owned(), "unknown".into());
+        environment
+    }
+
     /// Returns the paths of a variable that is a list of them, such as `PATH`. A relative one starts at the working
     /// directory.
     pub(crate) fn paths(&self, name: &str) -> impl Iterator<Item = PathBuf> {

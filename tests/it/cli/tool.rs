@@ -278,9 +278,15 @@ fn bash_completes_names_of_providers_tools_profiles_sessions_and_grants() {
         ("run --session my", "my-day"),
         ("session show my", "my-day"),
         ("session fork la", "last"),
+        ("run --preset ste", "stepwise"),
+        ("run --tool-calls her", "hermes"),
+        ("run --limit wa", "wall="),
+        ("run --budget to", "tokens="),
+        ("help gra", "grants"),
+        ("help sess", "session"),
     ] {
         let ask = format!(
-            "{script}\nCOMP_WORDS=(toolcell {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+            "{script}\nCOMP_LINE='toolcell {words}'; COMP_WORDS=($COMP_LINE); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
              _toolcell_completed toolcell \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[*]}}\""
         );
         let ask = format!("toolcell() {{ {bin} \"$@\"; }}\n{ask}");
@@ -291,6 +297,103 @@ fn bash_completes_names_of_providers_tools_profiles_sessions_and_grants() {
             "{words}"
         );
     }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let user = User::new();
+    for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = user.command(arguments).stdout(full).status().unwrap();
+        assert_eq!(status.code(), Some(74), "{arguments:?}");
+    }
+}
+
+#[test]
+fn guest_path_that_is_relative_gets_a_hint() {
+    let user = User::new();
+    let seen = user
+        .run(&["run", "x", "--provider", "offline", "--grant", "read=.:guest"])
+        .ended(3);
+    assert!(seen.stderr.contains("absolute: `.:/guest`"), "{}", seen.stderr);
+}
+
+/// Readline makes three words of `--provider=o`.
+#[test]
+fn bash_completes_values_after_an_equals_sign_and_a_colon() {
+    let user = User::new();
+    let script = user.run(&["completions", "bash"]).ended(0).stdout;
+    for (line, pieces, piece, expected) in [
+        (
+            "run --provider=o",
+            "run --provider = o",
+            "o",
+            "openai ollama offline",
+        ),
+        (
+            "run --provider=",
+            "run --provider =",
+            "",
+            "openai responses anthropic",
+        ),
+        ("run --grant=rea", "run --grant = rea", "rea", "read="),
+        // Files follow, which bash completes itself.
+        ("run --grant read=", "run --grant read =", "", ""),
+        ("run --grant read=f/s", "run --grant read = f/s", "f/s", ""),
+        ("run --grant files:rea", "run --grant files : rea", "rea", "read="),
+        ("run --limit files:wal", "run --limit files : wal", "wal", "wall="),
+        (
+            "run --limit=files:wal",
+            "run --limit = files : wal",
+            "wal",
+            "wall=",
+        ),
+        (
+            "run --provider openai --pre",
+            "run --provider openai --pre",
+            "--pre",
+            "--preset",
+        ),
+        // Users may take both characters from COMP_WORDBREAKS.
+        (
+            "run --provider=ol",
+            "run --provider=ol",
+            "--provider=ol",
+            "--provider=ollama",
+        ),
+        (
+            "run --grant files:rea",
+            "run --grant files:rea",
+            "files:rea",
+            "files:read=",
+        ),
+    ] {
+        let ask = format!(
+            "{script}\nCOMP_LINE='toolcell {line}'; COMP_WORDS=(toolcell {pieces}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+             _toolcell_completed toolcell '{piece}' \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[*]}}\""
+        );
+        let output = user.program("bash", &["-c", &ask]).output().unwrap();
+        let replies = String::from_utf8_lossy(&output.stdout);
+        assert!(replies.trim().starts_with(expected), "{line}: {replies}");
+        assert_eq!(
+            replies.trim().is_empty(),
+            expected.is_empty(),
+            "{line}: {replies}"
+        );
+    }
+}
+
+/// `_arguments` reads the text up to the next colon as the name of a value, and what follows as a command.
+#[test]
+fn zsh_gets_names_of_values_without_bare_colons() {
+    let user = User::new();
+    let script = user.run(&["completions", "zsh"]).ended(0).stdout;
+    let escaped = r"]:[COMPONENT\:]GRANT:_toolcell_beginnings read=";
+    assert!(
+        script.contains(escaped) && !script.contains("[COMPONENT:]"),
+        "{script}"
+    );
+    assert!(script.contains("_toolcell_beginnings memory=,wall=,"), "{script}");
 }
 
 #[test]

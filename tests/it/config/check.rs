@@ -130,6 +130,36 @@ fn offered_tools_must_be_of_their_component() {
 }
 
 #[test]
+fn config_check_names_unset_variables_without_which_run_fails() {
+    for (toml, variable) in [
+        ("[provider]\nname = \"openai\"\n", "OPENAI_API_KEY"),
+        ("[provider]\nmodel = \"m\"\n", "OPENAI_API_KEY"),
+        ("[provider]\napi_key_env = \"UNSET\"\n", "UNSET"),
+        (
+            "[provider]\nname = \"ollama\"\nmodel = \"m\"\nheaders = { X = { env = \"UNSET\" } }\n",
+            "UNSET",
+        ),
+        (
+            "[provider]\nname = \"ollama\"\nmodel = \"m\"\nfallback = [\"p\"]\n[profiles.p]\nname = \"anthropic\"\nmodel = \"n\"\n",
+            "ANTHROPIC_API_KEY",
+        ),
+    ] {
+        let mut user = User::new();
+        user.configure(toml);
+        let seen = user.run(&["config", "check"]).ended(0);
+        let note =
+            format!("the variable `{variable}` is not set, or empty: without it, `toolcell run` fails");
+        assert!(seen.stderr.contains(&note), "{toml}: {}", seen.stderr);
+        let json = user.run(&["config", "check", "--json"]).ended(0).json();
+        assert_eq!(json["unset_variables"], serde_json::json!([variable]), "{toml}");
+        assert_ne!(user.run(&["run", "x", "--tool", "text"]).code, 0, "{toml}");
+        user.var(variable, "k");
+        let seen = user.run(&["config", "check"]).ended(0);
+        assert!(!seen.stderr.contains(variable), "{toml}: {}", seen.stderr);
+    }
+}
+
+#[test]
 fn config_check_refuses_settings_that_run_refuses() {
     for (toml, part) in [
         (
@@ -151,6 +181,34 @@ fn config_check_refuses_settings_that_run_refuses() {
         (
             "[provider]\nreasoning = \" \"\n",
             "the setting `reasoning` of the provider is empty",
+        ),
+        ("[tools.text]\nonly = [\"text_cuont\"]\n", "text_cuont"),
+        (
+            "[provider]\nbase_url = \"ftp://x\"\nmodel = \"m\"\n",
+            "could not be set up",
+        ),
+        (
+            "[provider]\nname = \"anthropic\"\n",
+            "no model is set for `anthropic`",
+        ),
+        ("[provider]\nname = \"ollama\"\n", "no model is set for `ollama`"),
+        (
+            "[provider]\nname = \"vertex\"\nmodel = \"m\"\n",
+            "no Google Cloud project is set",
+        ),
+        ("[provider]\nname = \"scripted\"\n", "needs a script"),
+        (
+            "[provider]\nname = \"scripted\"\nmodel = \"absent.json\"\n",
+            "could not be set up",
+        ),
+        ("[budget]\ncost = 1\n", "the budget `cost` needs prices for"),
+        (
+            "[agents.a]\ndescription = \"d\"\n[agents.a.provider]\nname = \"anthropic\"\n",
+            "no model is set for `anthropic`",
+        ),
+        (
+            "[log]\ndir = \"/proc/x\"\n",
+            "the log directory `/proc/x` cannot be used",
         ),
     ] {
         let mut user = User::new();

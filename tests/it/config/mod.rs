@@ -164,15 +164,29 @@ fn config_show_lists_every_setting_with_its_origin() {
         "provider.model",
         "budget.calls",
         "log.dir",
+        "deny",
+        "approval.rules",
+        "mcp",
+        "tools.text.only",
         "context.max_messages",
     ] {
         let expected = serde_json::json!({"value": null, "from": "default"});
         assert_eq!(shown["settings"][key], expected, "{key}");
     }
+    assert_eq!(shown["settings"].get("secrets"), None, "one is set");
+    // Without a provider, what each one has.
+    for (key, value) in [
+        ("idle_timeout", "5 min"),
+        ("retries", "2"),
+        ("tool_calls", "native"),
+    ] {
+        let shown = &shown["settings"][&format!("provider.{key}")]["value"];
+        assert_eq!(*shown, value, "{key}");
+    }
     // A key selects; `config check` lists the loop, too.
-    let seen = user.run(&["config", "show", "loop.max_steps", "deny"]).ended(2);
+    let seen = user.run(&["config", "show", "loop.max_steps", "denie"]).ended(2);
     assert!(
-        seen.stderr.contains("there is no setting `deny`"),
+        seen.stderr.contains("there is no setting `denie`"),
         "{}",
         seen.stderr
     );

@@ -398,6 +398,35 @@ fn confirmation_of_an_answer_for_always_takes_no_words() {
 }
 
 #[test]
+fn answer_without_its_digits_is_told_so() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+    terminal.keys("x");
+    terminal.wait_for("are not an answer; they are discarded");
+    for (line, told) in [
+        (
+            "n",
+            "this is not one of the answers without the digits of its prompt",
+        ),
+        (
+            "y",
+            "this is not one of the answers without the digits of its prompt",
+        ),
+        ("q", "this is not one of the answers\r\n"),
+    ] {
+        terminal
+            .wait_for(PROMPT)
+            .keys(line)
+            .wait_for(line)
+            .keys("\n")
+            .wait_for(told);
+    }
+    terminal.answer("n").wait_for("1 call");
+    assert_eq!(terminal.end(), Some(0));
+    assert!(!wrote(&user));
+}
+
+#[test]
 fn early_input_does_not_answer_question() {
     let user = hello();
     for early in ["y\n", "y\ny\ny\n", "a\ny\n", "yes", "\n", "no, use b\n"] {

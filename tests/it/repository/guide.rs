@@ -116,7 +116,9 @@ fn every_command_of_the_guide_prints_what_it_says() {
                     let file = user.home().join("snippet.toml");
                     std::fs::write(&file, &block.text).unwrap();
                     let checked = user.run(&["--config", file.to_str().unwrap(), "config", "check"]);
-                    if checked.code != 0 {
+                    // The only settings that a build can lack.
+                    let is_of_other_build = checked.stderr.contains("has no engine for local models");
+                    if checked.code != 0 && !is_of_other_build {
                         wrong.push(format!("{at}: {}", checked.stderr));
                     }
                     continue;

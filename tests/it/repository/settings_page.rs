@@ -40,21 +40,27 @@ impl<'a> Page<'a> {
 
     /// Adds a table of the configuration, and those in it.
     fn table(&mut self, path: &str, describes: &str, table: &'a Value) {
+        let table_describes = describes;
         let _ = write!(self.text, "\n## `[{path}]`\n\n{}\n\n", one_line(describes));
         self.text.push_str("| key | value | meaning |\n|---|---|---|\n");
         let mut inner = Vec::new();
         for (key, property) in table["properties"].as_object().into_iter().flatten() {
             let (_, target) = self.resolved(property);
             let describes = property["description"].as_str().unwrap_or_default();
-            let is_list = target["items"]["$ref"].is_string();
+            let item = self.resolved(&target["items"]).1;
+            let is_list = item["properties"].is_object();
             if target["properties"].is_object() {
                 inner.push((format!("{path}.{key}"), describes, target));
             } else if is_list {
-                let (_, item) = self.resolved(&target["items"]);
                 inner.push((format!("[{path}.{key}]"), describes, item));
             } else {
-                let describes = one_line(describes).replace('|', "\\|");
-                let _ = writeln!(self.text, "| `{key}` | {} | {describes} |", self.kind(property));
+                let describes =
+                    with_default_of(table_describes, key, &one_line(describes)).replace('|', "\\|");
+                let required = table["required"].as_array().into_iter().flatten();
+                let is_required = required.into_iter().any(|name| *name == **key);
+                let required = if is_required { ", required" } else { "" };
+                let kind = self.kind(property);
+                let _ = writeln!(self.text, "| `{key}` | {kind}{required} | {describes} |");
             }
         }
         if self.text.ends_with("|---|---|---|\n") {
@@ -93,7 +99,10 @@ impl<'a> Page<'a> {
             _ => Vec::new(),
         };
         match types.into_iter().find(|one| *one != "null") {
-            Some("array") => format!("list of {}s", self.kind(&schema["items"])),
+            Some("array") => match self.kind(&schema["items"]) {
+                words if words.starts_with('`') => format!("list of {words}"),
+                kind => format!("list of {kind}s"),
+            },
             Some("object") => "table".to_owned(),
             Some("string") => "text".to_owned(),
             Some("boolean") => "`true` or `false`".to_owned(),
@@ -110,6 +119,31 @@ impl<'a> Page<'a> {
             .chain(each.map(|one| &one["const"]))
             .filter_map(Value::as_str)
             .collect()
+    }
+}
+
+/// Returns a description with the default that the description of the table gives the key: "`KEY` defaults to VALUE", or
+/// "`KEY` to VALUE" after another one.
+fn with_default_of(table: &str, key: &str, describes: &str) -> String {
+    let table = one_line(table);
+    let of_table = [format!("`{key}` defaults to "), format!("`{key}` to ")]
+        .iter()
+        .find_map(|said| {
+            Some(
+                table
+                    .split_once(said)?
+                    .1
+                    .split([',', ';', '.', ' '])
+                    .next()?
+                    .to_owned(),
+            )
+        });
+    match (of_table, describes.split_once(" (default ")) {
+        (Some(value), Some((begin, end))) => {
+            let end = end.split_once(')').map_or("", |(_, end)| end);
+            format!("{begin} (default {value}){end}")
+        }
+        _ => describes.to_owned(),
     }
 }
 
@@ -140,6 +174,19 @@ fn page_of(schema: &Value) -> String {
         }
     }
     page.text
+}
+
+#[test]
+fn default_of_a_table_replaces_that_of_the_key() {
+    let table = "Limits; `wall` defaults to 24h, `fuel` to 1000T and `http_requests` to 100000.";
+    for (key, value) in [("wall", "24h"), ("fuel", "1000T"), ("http_requests", "100000")] {
+        let shown = with_default_of(table, key, "Text (default 1).");
+        assert_eq!(shown, format!("Text (default {value})."));
+    }
+    assert_eq!(
+        with_default_of(table, "log", "Text (default 1)."),
+        "Text (default 1)."
+    );
 }
 
 #[test]

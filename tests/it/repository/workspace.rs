@@ -307,6 +307,7 @@ fn json_is_printed_in_one_place() {
         "ui/render/held.rs",
         "ui/terminal/size.rs",
         "environment.rs",
+        "command_line.rs",
         "commands/completions.rs",
         "commands/help.rs",
         // Messages of a protocol, for a program: never on a terminal.
@@ -326,6 +327,8 @@ fn json_is_printed_in_one_place() {
     }
     let session = std::fs::read_to_string(source.join("commands/session/mod.rs")).expect("a source file");
     assert_eq!(session.matches("stdout()").count(), 1, "the identifier of a fork");
+    let parser = std::fs::read_to_string(source.join("command_line.rs")).expect("a source file");
+    assert_eq!(parser.matches("stdout()").count(), 1, "the help");
 }
 
 pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {

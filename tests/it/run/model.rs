@@ -440,6 +440,48 @@ fn refused_key_and_missing_path_are_named_as_configured() {
 }
 
 #[test]
+fn named_model_without_a_key_is_an_error() {
+    let mut user = User::new();
+    let seen = user.run(&["run", "hi", "--model", "gpt-5"]).ended(6);
+    assert!(seen.stderr.contains("OPENAI_API_KEY"), "{}", seen.stderr);
+    user.configure("[provider]\nmodel = \"gpt-5\"\n");
+    user.run(&["run", "hi"]).ended(6);
+    user.run(&["run", "hi", "--provider", "offline"]).ended(0);
+    user.configure("");
+    user.run(&["run", "hi"]).ended(0);
+    user.var("TOOLCELL_MODEL", "gpt-5");
+    user.run(&["run", "hi"]).ended(6);
+}
+
+#[test]
+fn script_is_named_where_one_is_missing() {
+    let user = User::new();
+    let seen = user.run(&["models", "--provider", "scripted"]).ended(3);
+    assert!(seen.stderr.contains("needs a script"), "{}", seen.stderr);
+    user.file(
+        "script.json",
+        r#"{"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}]}"#,
+    );
+    let run = [
+        "run",
+        "x",
+        "--tool",
+        "clock",
+        "--provider",
+        "scripted",
+        "--model",
+        "script.json",
+    ];
+    let seen = user.run(&run).ended(6);
+    assert!(
+        seen.stderr.contains("the script does not fit the conversation"),
+        "{}",
+        seen.stderr
+    );
+    assert!(!seen.stderr.contains("base URL"), "{}", seen.stderr);
+}
+
+#[test]
 fn file_that_ollama_cannot_take_is_told_to_the_user() {
     let server = ModelServer::playing(vec![Answer::error(500, "x")]);
     let user = User::new();

@@ -12,6 +12,9 @@ const FORMS: &str = "`2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00Z`, `
     `2026-11-21T18:30[Europe/Berlin]`, `Sat, 21 Nov 2026 18:30:00 +0100`, Unix seconds such as `@1795282200`, `now`, \
     `today`, `yesterday`, `tomorrow`, `next Monday`, `last Friday 18:30`, `in 3 days` and `2 hours ago`";
 
+/// Largest offset of a time zone that is in use, in minutes: that of Kiribati.
+const MAX_OFFSET: i32 = 14 * 60;
+
 /// Date or time in the precision in which it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Moment {
@@ -146,7 +149,7 @@ fn fixed(wanted: &str) -> Option<TimeZone> {
             .filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
     };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
-    if hours > 25 || minutes > 59 {
+    if minutes > 59 || hours * 60 + minutes > MAX_OFFSET {
         return None;
     }
     let offset = Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok()?;
@@ -183,10 +186,26 @@ fn with_offset(text: &str) -> Option<Zoned> {
 }
 
 fn unreadable(name: &str, text: &str) -> ToolError {
+    if let Some(why) = missing_day(text) {
+        return ToolError::invalid(format_args!(
+            "`{name}`: there is no day {}: {why}",
+            show::quoted(text)
+        ));
+    }
     ToolError::invalid(format_args!(
         "`{name}`: invalid date or time {}; write {FORMS}",
         show::quoted(text)
     ))
+}
+
+/// Returns how many days the month has, if a text begins with a date whose day it lacks.
+fn missing_day(text: &str) -> Option<String> {
+    let mut parts = text.get(..10)?.splitn(3, '-');
+    let (year, month) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let day: i8 = parts.next()?.parse().ok()?;
+    let first = Date::new(year, month, 1).ok()?;
+    let days = first.days_in_month();
+    (day < 1 || day > days).then(|| format!("{} has {days} days", first.strftime("%B %Y")))
 }
 
 /// Names of the database with the same last part or containing the words.
@@ -251,17 +270,21 @@ mod tests {
 
     #[test]
     fn invalid_time_is_answered_with_the_formats() {
-        for text in [
-            "",
-            "next tuesdays",
-            "in Berlin",
-            "2026-13-01",
-            "2026-02-30",
-            "21.11.2026",
-            "@x",
-        ] {
+        for text in ["", "next tuesdays", "in Berlin", "2026-13-01", "21.11.2026", "@x"] {
             let error = Moment::parse("start", text, None).unwrap_err();
             assert!(error.message().contains("`2026-11-21 18:30`"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn day_that_a_month_lacks_is_told() {
+        for (text, days) in [
+            ("2026-02-30", "February 2026 has 28 days"),
+            ("2024-02-30T10:00:00Z", "February 2024 has 29 days"),
+            ("2026-04-31 18:30", "April 2026 has 30 days"),
+        ] {
+            let error = Moment::parse("start", text, None).unwrap_err();
+            assert!(error.message().ends_with(days), "{text}: {error}");
         }
     }
 
@@ -280,12 +303,15 @@ mod tests {
             ("+2", "+02"),
             ("+0530", "+05:30"),
             ("GMT-0", "+00"),
+            ("+14:00", "+14"),
             // Names of the database, with the sign of POSIX.
             ("Etc/GMT+2", "-02"),
         ] {
             assert_eq!(offset(name), read, "{name}");
         }
-        for name in ["GMT+", "UTC+26", "+1:2", "+02:60", "GMT+2x", "+-2"] {
+        for name in [
+            "GMT+", "UTC+26", "GMT+25", "+14:01", "-15", "+1:2", "+02:60", "GMT+2x", "+-2",
+        ] {
             let error = time_zone(name).unwrap_err();
             assert!(!error.message().contains("Etc/"), "{name}: {error}");
         }

@@ -54,7 +54,7 @@ pub(crate) fn files_edit(
         1 => {}
         n if !replace_all => {
             return Err(ToolError::failed(format_args!(
-                "`old_string` stands {n} times in {}, {}; nothing changed. Give more of the text around it, or set `replace_all`",
+                "`old_string` occurs {n} times in {}, {}; nothing changed. Give more of the text around it, or set `replace_all`",
                 show::quoted(&path),
                 lines_of(&text, &found)
             )));
@@ -200,7 +200,7 @@ fn lines_of(text: &Text, found: &[usize]) -> String {
 /// Message that a text does not occur in a file, with similar lines.
 fn not_found(path: &str, text: &Text, old: &str) -> String {
     let said = format!(
-        "`old_string` does not stand in {}; nothing changed",
+        "`old_string` does not occur in {}; nothing changed",
         show::quoted(path)
     );
     if text.bytes.len() > MAX_COMPARED {
@@ -334,7 +334,7 @@ mod tests {
         let (answer, after) = edit(b"x\ny\nx x\n", json!({"old_string": "x", "new_string": "z"}));
         assert_eq!(
             answer.unwrap_err(),
-            "`old_string` stands 3 times in `F`, at lines 1, 3, 3; nothing changed. Give more of the text around it, or set `replace_all`"
+            "`old_string` occurs 3 times in `F`, at lines 1, 3, 3; nothing changed. Give more of the text around it, or set `replace_all`"
         );
         assert_eq!(after, b"x\ny\nx x\n");
         let (answer, after) = edit(
@@ -351,7 +351,7 @@ mod tests {
         let (answer, after) = edit(file, json!({"old_string": "one();\ntwo();", "new_string": ""}));
         assert_eq!(
             answer.unwrap_err(),
-            "`old_string` does not stand in `F`; nothing changed. Lines 2 to 3 differ from it in white space only:\n    one();\n    two();"
+            "`old_string` does not occur in `F`; nothing changed. Lines 2 to 3 differ from it in white space only:\n    one();\n    two();"
         );
         assert_eq!(after, file);
     }

@@ -38,6 +38,14 @@ pub(crate) fn files_move(
                 show::quoted(to)
             )));
         }
+        // EINVAL of rename(2).
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput && metadata.is_dir() => {
+            return Err(ToolError::failed(format_args!(
+                "{} cannot be moved to {}: a directory does not fit into itself",
+                show::quoted(from),
+                show::quoted(to)
+            )));
+        }
         Err(error) => return Err(explain_copy(from, to, &error)),
     }
     Ok(format!("Moved {} to {}.", show::quoted(from), show::quoted(to)))
@@ -126,6 +134,16 @@ mod tests {
         answer
             .map(|output| output.to_text())
             .map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn directory_is_not_moved_into_itself() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("a");
+        fs::create_dir(&directory).unwrap();
+        let paths = json!({"source": directory, "destination": directory.join("b")});
+        let error = text(testing::call::<files_move>(paths)).unwrap_err();
+        assert!(error.ends_with("a directory does not fit into itself"), "{error}");
     }
 
     #[cfg(unix)]

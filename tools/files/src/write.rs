@@ -47,14 +47,14 @@ pub(crate) fn files_write(
         fs::create_dir_all(parent).map_err(|error| files::explain(parent, &error))?;
     }
     let done = match mode {
-        Mode::Create => create(file, &content).map(|()| "Created".to_owned()),
+        Mode::Create => create(file, &content).map(|()| Done::Created),
         Mode::Append => append(file, &content),
         Mode::Overwrite => overwrite(file, &content),
     };
     match done {
         Ok(done) => Ok(format!(
-            "{done} {}: {} in {} written.",
-            show::quoted(&path),
+            "{}: {} in {} written.",
+            done.said_of(&path),
             count(content.len(), "byte"),
             count(content.lines().count(), "line")
         )),
@@ -70,6 +70,25 @@ pub(crate) fn files_write(
     }
 }
 
+/// What was done with a file, and its size before, in bytes.
+enum Done {
+    Created,
+    Appended(u64),
+    Overwrote(u64),
+}
+
+impl Done {
+    fn said_of(&self, path: &str) -> String {
+        let path = show::quoted(path);
+        let before = |bytes: u64| format!("which had {bytes} byte{}", if bytes == 1 { "" } else { "s" });
+        match *self {
+            Self::Created => format!("Created {path}"),
+            Self::Appended(bytes) => format!("Appended to {path}, {}", before(bytes)),
+            Self::Overwrote(bytes) => format!("Overwrote {path}, {}", before(bytes)),
+        }
+    }
+}
+
 fn create(path: &Path, content: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(content.as_bytes()).inspect_err(|_| {
@@ -78,24 +97,24 @@ fn create(path: &Path, content: &str) -> io::Result<()> {
     })
 }
 
-fn append(path: &Path, content: &str) -> io::Result<String> {
+fn append(path: &Path, content: &str) -> io::Result<Done> {
     if !path.exists() {
-        return create(path, content).map(|()| "Created".into());
+        return create(path, content).map(|()| Done::Created);
     }
     let mut file = OpenOptions::new().append(true).open(path)?;
     let before = file.metadata()?.len();
     file.write_all(content.as_bytes()).inspect_err(|_| {
         let _ = file.set_len(before);
     })?;
-    Ok(format!("Appended to ({before} bytes before)"))
+    Ok(Done::Appended(before))
 }
 
-fn overwrite(path: &Path, content: &str) -> io::Result<String> {
+fn overwrite(path: &Path, content: &str) -> io::Result<Done> {
     let before = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(metadata) => metadata.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return create(path, content).map(|()| "Created".into());
+            return create(path, content).map(|()| Done::Created);
         }
         Err(error) => return Err(error),
     };
@@ -113,7 +132,7 @@ fn overwrite(path: &Path, content: &str) -> io::Result<String> {
             .open(path)?
             .write_all(content.as_bytes())?,
     }
-    Ok(format!("Overwrote ({before} bytes before)"))
+    Ok(Done::Overwrote(before))
 }
 
 fn count(n: usize, what: &str) -> String {
@@ -179,13 +198,13 @@ mod tests {
         assert!(
             write(&path, "two\n", "append")
                 .unwrap()
-                .starts_with("Appended to (4 bytes before)")
+                .ends_with("a.txt`, which had 4 bytes: 4 bytes in 1 line written.")
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         assert!(
             write(&path, "3", "overwrite")
                 .unwrap()
-                .starts_with("Overwrote (8 bytes before)")
+                .ends_with("a.txt`, which had 8 bytes: 1 byte in 1 line written.")
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "3");
     }

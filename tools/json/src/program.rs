@@ -1,6 +1,6 @@
 //! Programs of jq.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use jaq_core::load::{self, Arena, File, Loader};
@@ -8,6 +8,8 @@ use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, compile, data};
 use jaq_json::Val;
 use jaq_std::input::{HasInputs, Inputs, RcIter};
 use toolcell_sdk::{Result, ToolError, show};
+
+use crate::document::to_text;
 
 /// Definitions of jq that the library lacks.
 const MISSING: &str = include_str!("missing.jq");
@@ -30,6 +32,8 @@ impl DataT for Kind {
 struct Data<'a> {
     lut: &'a Lut<Kind>,
     inputs: Inputs<'a, Val>,
+    /// Message of `halt_error`.
+    message: &'a RefCell<Option<Val>>,
 }
 
 impl<'a> data::HasLut<'a, Kind> for Data<'a> {
@@ -63,9 +67,15 @@ impl Program {
             .into_vec()
             .into_iter()
             .map(jaq_core::native::run);
+        let message: jaq_core::native::Fun<Kind> =
+            jaq_core::native::run(("keep_message", Vec::new().into(), |(context, value)| {
+                *context.data().message.borrow_mut() = Some(value.clone());
+                Box::new(std::iter::once(Ok(value)))
+            }));
         let functions = (jaq_core::funs().chain(jaq_std::funs()))
             .chain(jaq_json::funs())
-            .chain(inputs);
+            .chain(inputs)
+            .chain([message]);
         let arena = Arena::default();
         let modules = Loader::new(definitions)
             .load(&arena, File { code, path: () })
@@ -91,13 +101,14 @@ impl Program {
         documents: Vec<Val>,
         take: &mut dyn FnMut(Yield) -> bool,
     ) -> Result<(), (usize, String)> {
-        let read = Cell::new(0);
+        let (read, message) = (Cell::new(0), RefCell::new(None));
         let counted = documents.into_iter().inspect(|_| read.set(read.get() + 1));
         let inputs: &RcIter<dyn Iterator<Item = Result<Val, String>>> = &RcIter::new(counted.map(Ok));
         for input in inputs {
             let data = Data {
                 lut: &self.0.lut,
                 inputs,
+                message: &message,
             };
             let context = Ctx::<Kind>::new(data, Vars::new([]));
             let input = input.map_err(|error| (read.get(), error))?;
@@ -106,7 +117,11 @@ impl Program {
                     Ok(value) => Yield::Value(value),
                     Err(exception) => match exception.get_err() {
                         Ok(error) => return Err((read.get(), brief(&error.to_string()))),
-                        Err(_) => Yield::Halt,
+                        Err(halt) => match (message.take(), halt.get_halt()) {
+                            (Some(value), _) => return Err((read.get(), brief(&told(value)))),
+                            (None, Ok(0)) => Yield::Halt,
+                            (None, _) => return Err((read.get(), "the program halted with an error".into())),
+                        },
                     },
                 };
                 if !take(yielded) {
@@ -115,6 +130,14 @@ impl Program {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns a message as jq writes it: a string as it is, and everything else as JSON.
+fn told(message: Val) -> String {
+    match message {
+        Val::TStr(text) | Val::BStr(text) => String::from_utf8_lossy(&text).trim_end().to_owned(),
+        value => to_text(&value, false),
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn json_query(
     let mut answer = Answer {
         text: String::new(),
         outputs: 0,
-        max_outputs: max_outputs.max(1),
+        max_outputs,
         raw,
         pretty,
         full: false,
@@ -139,7 +139,7 @@ impl Answer {
             self.text
                 .push_str(&format!("[there are more outputs than these {}]\n", self.outputs));
         }
-        if self.outputs == 0 {
+        if self.outputs == 0 && !self.full {
             return "The program has no output for this JSON.".into();
         }
         self.text
@@ -193,6 +193,40 @@ mod tests {
         );
         assert_eq!(answer("empty", users), "The program has no output for this JSON.");
         assert_eq!(answer("1, halt, 2", users), "1\n");
+    }
+
+    #[test]
+    fn halt_error_is_an_error_with_its_message() {
+        for (program, message) in [
+            ("1, halt_error, 2", "boom (after 1 outputs)"),
+            ("halt_error(1)", "boom"),
+            ("try halt_error catch 1", "boom"),
+            ("{a: 1} | halt_error", "{\"a\":1}"),
+            ("halt(3)", "the program halted with an error"),
+        ] {
+            let error = query(program, "\"boom\"", json!({})).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.message()),
+                (ErrorKind::Failed, message),
+                "{program}"
+            );
+        }
+        assert_eq!(answer("halt", "1"), "The program has no output for this JSON.");
+    }
+
+    #[test]
+    fn filters_of_strings_pass_other_values() {
+        assert_eq!(
+            answer(
+                "ltrimstr(1), rtrimstr(null), ltrimstr(\"ä\"), rtrimstr(\"c\"), trimstr(\"\")",
+                "\"äbc\""
+            ),
+            "\"äbc\"\n\"äbc\"\n\"bc\"\n\"äb\"\n\"äbc\"\n"
+        );
+        assert_eq!(
+            answer("ltrimstr(\"a\"), toarray, ([.] | toarray)", "1"),
+            "1\n[1]\n[1]\n"
+        );
     }
 
     #[test]
@@ -322,6 +356,7 @@ mod tests {
     fn outputs_beyond_the_limit_are_announced() {
         let limited = |max: u32| query("range(3)", "null", json!({"max_outputs": max})).unwrap();
         assert_eq!(limited(3), "0\n1\n2\n");
+        assert_eq!(limited(0), "[there are more outputs than these 0]\n");
         assert_eq!(limited(2), "0\n1\n[there are more outputs than these 2]\n");
         let endless = query("repeat(\"some words\")", "null", json!({"max_outputs": u32::MAX})).unwrap();
         assert!(endless.len() < MAX_TEXT + 100 && endless.contains("there are more outputs"));

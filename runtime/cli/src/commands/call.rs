@@ -24,7 +24,7 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::reason;
 use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, content, receipt};
-use crate::ui::terminal::{FAINT, Text, text};
+use crate::ui::terminal::{FAINT, Own, Text, text};
 
 /// Call one tool once, without a model.
 #[derive(Debug, Args)]
@@ -103,7 +103,7 @@ impl Call {
             lock::check(std::slice::from_ref(&loaded), None, environment)?;
         }
         let tool = call::pick(&loaded, wanted.tool.as_deref())?;
-        let text = self.read_arguments(console)?;
+        let text = self.read_arguments(environment, console)?;
         let cancel = CancellationToken::new();
         let interrupts = Interrupts::watch(console.clone());
         let result = {
@@ -120,12 +120,20 @@ impl Call {
         end(&self.tool, tool, result, &hints, console)
     }
 
-    fn read_arguments(&self, console: &Console) -> Result<String, Failure> {
+    fn read_arguments(&self, environment: &Environment, console: &Console) -> Result<String, Failure> {
         match self.arguments.as_deref() {
             None | Some("-") => {
-                let _reading = console.activity(
-                    "reading the arguments, a JSON object, from standard input; end it with Ctrl-D",
-                );
+                let _reading = match environment.terminals.stdin {
+                    true => {
+                        console.note(text!(
+                            "type the arguments, a JSON object, and end them with Ctrl-D; or give them: toolcell call {} '{}'",
+                            escape::shell(&self.tool),
+                            Own("{}")
+                        ));
+                        None
+                    }
+                    false => Some(console.activity("reading the arguments from standard input")),
+                };
                 let mut bytes = Vec::new();
                 let limit = MAX_ARGUMENT_BYTES as u64 + 1;
                 let fail = || Failure::new(Exit::Usage, "could not read the arguments from standard input");

@@ -6,46 +6,110 @@ use std::io::Write as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, ValueEnum};
 use clap_complete::Shell;
+use toolcell_agent::preset;
 
+use crate::commands::help;
 use crate::components::builtin;
 use crate::components::loader::ComponentLoader;
-use crate::config::provider::ProviderName;
-use crate::config::{self, Overrides};
+use crate::config::provider::{ProviderName, ToolCalls};
+use crate::config::{self, Overrides, budget, limits};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::session::store;
 use crate::ui::render::Console;
 
-/// Beginnings of grants.
-const GRANTS: [&str; 9] = [
-    "read=",
-    "write=",
-    "env=",
-    "http=",
-    "keyvalue=",
-    "keyvalue-read=",
-    "deny=",
-    "deny-http=",
-    "deny-keyvalue=",
+/// What stands in a generated script for the names with which values begin, before `=`, and the names.
+const BEGINNINGS: [(&str, &[&str]); 3] = [
+    (
+        "beginnings-of-grants",
+        &[
+            "read",
+            "write",
+            "env",
+            "http",
+            "keyvalue",
+            "keyvalue-read",
+            "deny",
+            "deny-http",
+            "deny-keyvalue",
+        ],
+    ),
+    ("beginnings-of-limits", &limits::NAMES),
+    ("beginnings-of-budgets", &budget::NAMES),
 ];
 
-/// In bash, the value of a grant follows without a blank.
-const BASH_GRANTS: &str = r#"
+/// Stands in a generated script for the topics of `help`, and the commands.
+const TOPICS: &str = "topics-of-help";
+
+/// Readline splits words at the characters of `COMP_WORDBREAKS`, which are `=` and `:` among others, and replaces only the last
+/// piece. The generated function gets whole words, with `--flag=value` as two, and of its replies the pieces remain that
+/// readline lacks. A value that begins with a name and `=` follows without a blank.
+const BASH_WORDS: &str = r#"
 _toolcell_completed() {
-    _toolcell "$@"
-    [[ $3 == --grant ]] && compopt -o nospace 2>/dev/null
+    local line=$COMP_LINE raw=${COMP_WORDS[COMP_CWORD]} last=-1 i word before kept cur prev lead=
+    local -a words=() replies=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if [[ -n $word ]]; then
+            before=${line%%"$word"*}
+            line=${line#*"$word"}
+        else
+            before=${line%%[![:space:]]*}
+        fi
+        if ((last > 0)) && [[ -z $before && ($word == [=:]* || ${words[last]} == *[=:]) ]]; then
+            words[last]+=$word
+        else
+            words[++last]=$word
+        fi
+    done
+    kept=${words[last]}
+    [[ -z $2 && $raw == [=:]* ]] || kept=${kept%"$raw"}
+    cur=$kept$2
+    prev=${words[last - 1]}
+    if [[ $cur == --*=* ]]; then
+        prev=${cur%%=*}
+        words[last++]=$prev
+        kept=${kept#*=}
+        cur=${cur#*=}
+    fi
+    word=${cur%%=*}
+    if [[ $prev == --@(grant|limit) && $word == *:* ]]; then
+        kept=${kept#"${word%:*}:"}
+        cur=${cur#"${word%:*}:"}
+    fi
+    words[last]=$cur
+    [[ $2 == *"$cur" ]] && lead=${2%"$cur"}
+    local -a COMP_WORDS=("${words[@]}")
+    local COMP_CWORD=$last
+    _toolcell "$1" "$cur" "$prev"
+    for word in "${COMPREPLY[@]}"; do
+        [[ $word == *= ]] && compopt -o nospace 2>/dev/null
+        word=${word#"$kept"}
+        [[ -n $word ]] && replies+=("$lead$word")
+    done
+    COMPREPLY=("${replies[@]}")
     return 0
 }
 complete -F _toolcell_completed -o bashdefault -o default toolcell
 "#;
 
-/// In zsh, `_arguments` calls this with its options, and the kind of names at the end. What else is possible, such as a file, is
-/// completed if there are no names.
-const ZSH_NAMES: &str = r#"
+/// In zsh, `_arguments` calls these with its options, and at the end the kind of names, or what values can begin with. What else
+/// is possible, such as a file, is completed if there are no names, and after a beginning.
+const ZSH_VALUES: &str = r#"
 _toolcell_names() {
     local -a names
     names=("${(@f)$(toolcell completions --names "${@[-1]}" 2>/dev/null)}")
     compadd "${@[1,-2]}" -a names || _default
+}
+
+_toolcell_beginnings() {
+    local -a names=("${(@s:,:)@[-1]}")
+    if compset -P '*='; then
+        _default
+    else
+        compset -P '*:'
+        compadd "${@[1,-2]}" -S '' -a names
+    fi
 }
 "#;
 
@@ -146,8 +210,11 @@ async fn names(
 /// Returns the script for a shell.
 fn script(shell: Shell, cli: Command) -> String {
     let is_dynamic = matches!(shell, Shell::Bash | Shell::Zsh | Shell::Fish);
+    let commands = cli.get_subcommands().map(|command| command.get_name().to_owned());
+    let topics: Vec<String> = help::topics().map(str::to_owned).chain(commands).collect();
+    let mut cli = with_values(cli, is_dynamic);
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut with_values(cli, is_dynamic), "toolcell", &mut script);
+    clap_complete::generate(shell, &mut cli, "toolcell", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
     for kind in Names::value_variants() {
         let marker = marker(*kind);
@@ -165,13 +232,45 @@ fn script(shell: Shell, cli: Command) -> String {
             _ => break,
         };
     }
+    for (marker, names) in BEGINNINGS {
+        let names: Vec<String> = names.iter().map(|name| format!("{name}=")).collect();
+        script = match shell {
+            Shell::Zsh => script.replace(
+                &format!("({marker})"),
+                &format!("_toolcell_beginnings {}", names.join(",")),
+            ),
+            Shell::Fish => script.replace(
+                &format!(r#"-f -a "{marker}\t''""#),
+                &format!(r#"-a "{}""#, names.join(" ")),
+            ),
+            _ => script.replace(marker, &names.join(" ")),
+        };
+    }
+    script = script.replace(TOPICS, &topics.join(" "));
     match shell {
-        Shell::Bash => script + BASH_GRANTS,
+        Shell::Bash => script + BASH_WORDS,
         // The script defines functions and ends with the completion itself.
-        Shell::Zsh => script.replacen("\nautoload", &format!("\n{}\nautoload", ZSH_NAMES.trim()), 1),
+        Shell::Zsh => with_escaped_value_names(script, &cli).replacen(
+            "\nautoload",
+            &format!("\n{}\nautoload", ZSH_VALUES.trim()),
+            1,
+        ),
         Shell::Fish => script + FISH_NAMES,
         _ => script,
     }
+}
+
+/// Escapes colons in names of values, which the generator for zsh does not: a colon ends the name.
+fn with_escaped_value_names(script: String, cli: &Command) -> String {
+    let names = cli
+        .get_arguments()
+        .flat_map(|arg| arg.get_value_names().into_iter().flatten());
+    let script = names
+        .filter(|name| name.contains(':'))
+        .fold(script, |script, name| {
+            script.replace(&format!("]:{name}:"), &format!("]:{}:", name.replace(':', r"\:")))
+        });
+    cli.get_subcommands().fold(script, with_escaped_value_names)
 }
 
 /// Stands in a generated script for names that are asked for when it runs.
@@ -184,28 +283,35 @@ const fn marker(kind: Names) -> &'static str {
     }
 }
 
-/// Returns a command whose flags have the values that can be completed: names of providers, tools, profiles and sessions, and
-/// beginnings of grants.
+/// Returns a command whose flags have the values that can be completed: members of closed sets, names of tools, profiles and
+/// sessions, and beginnings of grants, limits and budgets.
 fn with_values(command: Command, is_dynamic: bool) -> Command {
-    let is_call = command.get_name() == "call";
+    let name = command.get_name().to_owned();
     let values = move |arg: Arg| -> Arg {
         let names = match (arg.get_id().as_str(), arg.get_long()) {
-            ("tool", None) if is_call => Some(Names::Tools),
+            ("tool", None) if name == "call" => Some(Names::Tools),
             ("session", _) => Some(Names::Sessions),
             (_, Some("tool")) => Some(Names::Components),
             (_, Some("profile")) => Some(Names::Profiles),
             _ => None,
         };
-        let values: Vec<&str> = match (names, arg.get_long()) {
-            (Some(kind), _) if is_dynamic => vec![marker(kind)],
-            (Some(Names::Tools), _) => builtin::TOOLS
+        let values: Vec<&str> = match (names, arg.get_id().as_str(), arg.get_long()) {
+            (Some(kind), _, _) if is_dynamic => vec![marker(kind)],
+            (Some(Names::Tools), _, _) => builtin::TOOLS
                 .iter()
                 .flat_map(|(_, tools)| *tools)
                 .copied()
                 .collect(),
-            (Some(Names::Components), _) => builtin::TOOLS.iter().map(|(component, _)| *component).collect(),
-            (None, Some("provider")) => ProviderName::ALL.map(ProviderName::as_str).to_vec(),
-            (None, Some("grant")) => GRANTS.to_vec(),
+            (Some(Names::Components), _, _) => {
+                builtin::TOOLS.iter().map(|(component, _)| *component).collect()
+            }
+            (None, _, Some("provider")) => ProviderName::ALL.map(ProviderName::as_str).to_vec(),
+            (None, _, Some("tool-calls")) => ToolCalls::ALL.map(ToolCalls::as_str).to_vec(),
+            (None, _, Some("preset")) => preset::NAMES.to_vec(),
+            (None, "grants", _) => vec![BEGINNINGS[0].0],
+            (None, "limits", _) => vec![BEGINNINGS[1].0],
+            (None, "budget", _) => vec![BEGINNINGS[2].0],
+            (None, "words", None) if name == "help" => vec![TOPICS],
             _ => return arg,
         };
         arg.value_parser(PossibleValuesParser::new(values))

@@ -58,6 +58,11 @@ const TOPICS: [Topic; 4] = [
     },
 ];
 
+/// Returns the names of the topics.
+pub(super) fn topics() -> impl Iterator<Item = &'static str> {
+    TOPICS.iter().map(|topic| topic.name)
+}
+
 /// Forms of grants and denials with their meaning.
 const GRANTS: [(&str, &str); 17] = [
     ("read=PATH", "list the directory and read the files below it"),
@@ -216,6 +221,15 @@ fn wrapped(text: &str, columns: usize) -> String {
 const MIN_COLUMN: usize = 24;
 
 fn of_command(cli: &mut Command, words: &[String]) -> Result<String, Failure> {
+    if let [topic, more, ..] = words
+        && topics().any(|name| name == topic)
+    {
+        let failure = Failure::new(
+            Exit::Usage,
+            text!("there is no help for `{}` in the topic `{}`", more, topic),
+        );
+        return Err(failure.hint(text!("to read the topic: toolcell help {}", topic)));
+    }
     cli.build();
     let mut command = cli;
     for word in words {
@@ -248,6 +262,16 @@ mod tests {
         for (line, _) in GRANTS {
             assert!(line.parse::<Grant>().is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn word_after_a_topic_is_what_is_wrong() {
+        let words = ["grants".to_owned(), "x".to_owned()];
+        let failure = of_command(&mut Command::new("toolcell"), &words).unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "there is no help for `x` in the topic `grants`"
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::render::turn::streamed::MarkdownFlag;
+use crate::ui::terminal::text;
 
 /// Send a prompt to a model, which can call tools until it has an answer.
 ///
@@ -79,6 +80,13 @@ pub(crate) struct Run {
     markdown: MarkdownFlag,
 }
 
+/// The failure for a session whose last turn was interrupted. Its continuation has the flags of another command.
+fn not_over(id: &str) -> Failure {
+    Failure::new(Exit::Usage, "the last turn of the session is not over")
+        .hint(text!("to resume it: toolcell session resume {}", id))
+        .hint("to begin a new session: leave out --continue and --session")
+}
+
 impl Run {
     pub(crate) async fn run(
         self,
@@ -96,7 +104,10 @@ impl Run {
             None => self.begin(&mut turns, start, environment).await,
             Some((id, _mark)) => {
                 let mut session = turns.agent().load(id).await.map_err(store_failure)?;
-                turns.go_on(&mut session, Some(start)).await
+                match session.is_open() {
+                    false => turns.turn(&mut session, start).await,
+                    true => Err(self.reported(not_over(id), console)),
+                }
             }
         };
         turns.stop_servers().await;

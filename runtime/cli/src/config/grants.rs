@@ -82,6 +82,10 @@ pub(crate) fn resolve(
             let fail = || Failure::new(Exit::Config, text!("cannot grant `{}`", grant));
             let real = path.canonicalize().map_err(|e| {
                 let fail = fail().because(e);
+                let at_guest = host.rsplit_once(':');
+                if let Some((dir, guest)) = at_guest.filter(|(dir, _)| environment.path(dir, base).is_dir()) {
+                    return fail.hint(text!("the path that tools see is absolute: `{}:/{}`", dir, guest));
+                }
                 match path.parent().filter(|parent| parent.is_dir()) {
                     Some(_) => fail.hint(text!(
                         "create it first: mkdir {}",

@@ -14,6 +14,7 @@ use toolcell_fs::Rules;
 
 use crate::config::own_directories::denials_of_all;
 use crate::config::units::Bytes;
+use crate::config::user_files::because;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -46,6 +47,8 @@ pub(crate) struct Attach {
 pub(crate) struct Draft {
     pub(super) content: Vec<Content>,
     bytes: u64,
+    /// Real paths of the attached files: each is attached once.
+    attached: Vec<PathBuf>,
     /// Resources of MCP servers that the text names, by server and URI.
     pub(super) resources: Vec<(String, String)>,
     /// True if the user typed the text, so that nobody else wrote the names in it.
@@ -113,10 +116,10 @@ impl Attach {
 /// Builds the message of a line that the user typed, with further files.
 ///
 /// # Errors
-/// Returns an error if a file that it names cannot be sent.
+/// Returns an error if a file that it names cannot be sent. Of the further files, one that cannot be sent is removed.
 pub(crate) fn of_line(
     line: &str,
-    files: &[PathBuf],
+    files: &mut Vec<PathBuf>,
     environment: &Environment,
     console: &Console,
 ) -> Result<Draft, Failure> {
@@ -130,10 +133,10 @@ pub(crate) fn of_line(
 /// Builds a message of the parts of a prompt, with further files.
 ///
 /// # Errors
-/// Returns an error if a file cannot be sent.
+/// Returns an error if a file cannot be sent, and removes it.
 pub(crate) fn of_content(
     content: Vec<Content>,
-    files: &[PathBuf],
+    files: &mut Vec<PathBuf>,
     environment: &Environment,
     console: &Console,
 ) -> Result<Draft, Failure> {
@@ -156,6 +159,7 @@ impl Draft {
         Self {
             content: Vec::new(),
             bytes: 0,
+            attached: Vec::new(),
             resources: Vec::new(),
             is_typed,
         }
@@ -163,12 +167,16 @@ impl Draft {
 
     fn files(
         &mut self,
-        files: &[PathBuf],
+        files: &mut Vec<PathBuf>,
         environment: &Environment,
         console: &Console,
     ) -> Result<(), Failure> {
-        for file in files {
-            self.file(file, &environment.shown(file), console)?;
+        for i in 0..files.len() {
+            let shown = environment.shown(&files[i]);
+            if let Err(failure) = self.file(&files[i], &shown, console) {
+                files.remove(i);
+                return Err(failure.hint("the file is no longer attached; send the message again without it"));
+            }
         }
         Ok(())
     }
@@ -227,15 +235,18 @@ impl Draft {
     }
 
     fn file(&mut self, path: &Path, name: &str, console: &Console) -> Result<(), Failure> {
-        let bytes = toolcell_fs::read(path, &Rules::named(MAX_BINARY)).map_err(|error| {
-            Failure::new(Exit::Usage, text!("could not attach `{}`", name)).because(error)
-        })?;
-        self.attach(name, bytes, console)
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if self.attached.contains(&real) {
+            return Ok(());
+        }
+        self.attach(name, read(path, name)?, console)?;
+        self.attached.push(real);
+        Ok(())
     }
 
     /// Attaches bytes, and tells the user what is sent.
     pub(super) fn attach(&mut self, name: &str, bytes: Vec<u8>, console: &Console) -> Result<(), Failure> {
-        let fail = || Failure::new(Exit::Usage, text!("could not attach `{}`", name));
+        let fail = || not_attached(name);
         let size = bytes.len() as u64;
         self.bytes += size;
         if self.content.len() > MAX_ATTACHMENTS {
@@ -259,6 +270,23 @@ impl Draft {
             content: self.content,
         }
     }
+}
+
+/// Checks that a file can be attached.
+///
+/// # Errors
+/// Returns an error if it cannot be read, or is of a kind or size that cannot be sent.
+pub(crate) fn check_file(path: &Path, name: &str) -> Result<(), Failure> {
+    let checked = attachment(name, read(path, name)?);
+    checked.map(drop).map_err(|why| not_attached(name).why(why))
+}
+
+fn read(path: &Path, name: &str) -> Result<Vec<u8>, Failure> {
+    toolcell_fs::read(path, &Rules::named(MAX_BINARY)).map_err(|error| because(not_attached(name), error))
+}
+
+fn not_attached(name: &str) -> Failure {
+    Failure::new(Exit::Usage, text!("could not attach `{}`", name))
 }
 
 /// Returns the parts of a message for a file, with its media type.

@@ -149,6 +149,19 @@ impl TurnRunner {
         start: Option<TurnStart>,
     ) -> Result<Exit, Failure> {
         if session.is_open() {
+            if start.is_some() {
+                if self.setup.has_schema {
+                    let failure = Failure::new(
+                        Exit::Usage,
+                        "the last turn of the session is not over, and --schema is of another",
+                    );
+                    return Err(failure.hint(text!(
+                        "to resume it first: toolcell session resume {}",
+                        session.id()
+                    )));
+                }
+                self.console.note("the last turn is not over: it goes on first");
+            }
             let ended = self.turn(session, TurnStart::Resume).await?;
             if start.is_none() || self.is_output_closed() {
                 return Ok(ended);
@@ -179,6 +192,11 @@ impl TurnRunner {
     /// Ends the MCP servers of the agent.
     pub(crate) async fn stop_servers(&self) {
         self.setup.servers.stop().await;
+    }
+
+    /// True if the process was told to terminate.
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.interrupts.is_terminated()
     }
 
     /// True if standard output cannot be written to, such as a closed pipe.

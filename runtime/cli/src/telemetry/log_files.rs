@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use toolcell_store::LogFiles;
 
+use crate::config::Sourced;
 use crate::config::settings::LogSettings;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -30,25 +31,27 @@ impl Logs {
         let Some(LogSettings { dir, retention, .. }) = settings else {
             return Ok(None);
         };
-        let shown = environment.shown(&dir.value);
         let cleaned = make(&dir.value).and_then(|()| match retention {
             Some(time) => LogFiles::clean(&dir.value, *time).map(drop),
             None => Ok(()),
         });
-        match cleaned {
-            Ok(()) => Ok(Some(Self {
-                dir: dir.value.clone(),
-                shown,
-                open: None,
-            })),
-            Err(error) => Err(Failure::new(
-                Exit::Config,
-                text!("the log directory `{}` cannot be used", shown),
-            )
-            .because(error)
-            .why(dir.origin.point_at())
-            .hint("name a writable directory, or remove `[log]`")),
-        }
+        cleaned.map_err(|error| unusable(dir, environment, error))?;
+        Ok(Some(Self {
+            dir: dir.value.clone(),
+            shown: environment.shown(&dir.value),
+            open: None,
+        }))
+    }
+
+    /// Creates the directory.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be created.
+    pub(crate) fn check(settings: Option<&LogSettings>, environment: &Environment) -> Result<(), Failure> {
+        let dir = settings.map(|settings| &settings.dir);
+        dir.map_or(Ok(()), |dir| {
+            make(&dir.value).map_err(|error| unusable(dir, environment, error))
+        })
     }
 
     /// Returns the log files of a session.
@@ -76,6 +79,19 @@ impl Logs {
         self.open = Some((session.to_owned(), files.clone()));
         Ok(files)
     }
+}
+
+fn unusable(dir: &Sourced<PathBuf>, environment: &Environment, error: std::io::Error) -> Failure {
+    Failure::new(
+        Exit::Config,
+        text!(
+            "the log directory `{}` cannot be used",
+            environment.shown(&dir.value)
+        ),
+    )
+    .because(error)
+    .why(dir.origin.point_at())
+    .hint("name a writable directory, or remove `[log]`")
 }
 
 /// Creates a directory with private access: the files contain conversations.

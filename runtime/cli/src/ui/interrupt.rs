@@ -1,5 +1,6 @@
 //! Ctrl-C handling: the first signal cancels, the second ends the process.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -9,8 +10,12 @@ use crate::ui::render::Console;
 use crate::ui::terminal::{Own, text};
 
 /// Handler of SIGINT and SIGTERM for the lifetime of the process.
-#[derive(Clone)]
-pub(crate) struct Interrupts(Arc<Mutex<Option<Cancellable>>>);
+#[derive(Clone, Default)]
+pub(crate) struct Interrupts {
+    cancellable: Arc<Mutex<Option<Cancellable>>>,
+    /// True after SIGTERM.
+    is_terminated: Arc<AtomicBool>,
+}
 
 /// Work that the first signal cancels.
 struct Cancellable {
@@ -25,17 +30,20 @@ pub(crate) struct Guard(Interrupts);
 impl Interrupts {
     /// Installs the handlers. A signal without a token, or after cancellation, ends the process.
     pub(crate) fn watch(console: Console) -> Self {
-        let interrupts = Self(Arc::default());
+        let interrupts = Self::default();
         // Without a handler the default action applies: the first signal ends the process.
         if let Ok(mut signals) = Signals::new() {
             let handler = interrupts.clone();
             tokio::spawn(async move {
                 loop {
-                    let again = signals.next().await;
+                    let signal = signals.next().await;
+                    if signal == Signal::Terminate {
+                        handler.is_terminated.store(true, Ordering::Relaxed);
+                    }
                     match handler.current().take() {
                         Some(Cancellable { token, effect }) => {
                             token.cancel();
-                            console.note(text!("{}; {}", Own(effect), Own(again)));
+                            console.note(text!("{}; {}", Own(effect), Own(signal.effect_of_second())));
                         }
                         None => {
                             toolcell_mcp::client::end_all_processes();
@@ -65,13 +73,18 @@ impl Interrupts {
         self.guard(token, "ending")
     }
 
+    /// True if the process was told to terminate: what runs is cancelled, and nothing begins after it.
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.is_terminated.load(Ordering::Relaxed)
+    }
+
     fn guard(&self, token: CancellationToken, effect: &'static str) -> Guard {
         *self.current() = Some(Cancellable { token, effect });
         Guard(self.clone())
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Cancellable>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cancellable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,6 +102,22 @@ pub(crate) fn files_too_large() {
     let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }
 
+/// Signal that cancels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Signal {
+    Interrupt,
+    Terminate,
+}
+
+impl Signal {
+    fn effect_of_second(self) -> &'static str {
+        match self {
+            Self::Interrupt => "press Ctrl-C again to exit immediately",
+            Self::Terminate => "a second signal ends the process immediately",
+        }
+    }
+}
+
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -103,11 +132,11 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal, and returns what a second one does.
-    async fn next(&mut self) -> &'static str {
+    /// Waits for a signal.
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => "press Ctrl-C again to exit immediately",
-            _ = self.terminate.recv() => "a second signal ends the process immediately",
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
         }
     }
 }

@@ -189,13 +189,14 @@ impl Limits {
     /// limits which its guest sees as an error: `http_requests`, `http_body`, `file_bytes` or `file_count`. No path and no URL
     /// looks like it.
     pub fn too_much(name: &str, limit: u64) -> String {
-        let unit = match name {
-            "http_requests" => "requests in one call",
-            "http_body" => "bytes in the body of one response",
-            "file_bytes" => "bytes written in one call",
-            _ => "files created in one call",
+        let (unit, place) = match name {
+            "http_requests" => ("request", "in one call"),
+            "http_body" => ("byte", "in the body of one response"),
+            "file_bytes" => ("byte", "written in one call"),
+            _ => ("file", "created in one call"),
         };
-        format!("more than {limit} {unit}")
+        let s = if limit == 1 { "" } else { "s" };
+        format!("more than {limit} {unit}{s} {place}")
     }
 }
 

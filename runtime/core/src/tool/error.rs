@@ -111,6 +111,7 @@ impl std::fmt::Display for Limit {
             Self::Memory(n) => write!(f, "more than {n} bytes of memory"),
             Self::TableElements(n) => write!(f, "more than {n} table elements"),
             Self::Instances(n) => write!(f, "more than {n} instances, memories or tables"),
+            Self::Handles(1) => write!(f, "more than 1 handle"),
             Self::Handles(n) => write!(f, "more than {n} handles"),
             Self::Output(n) => write!(f, "more than {n} bytes of output"),
             Self::Stack(n) => write!(f, "recursion deeper than a stack of {n} bytes"),

@@ -90,7 +90,11 @@ fn checked(base_url: &str, version: Version) -> Result<Endpoint, BaseUrlError> {
     let (base, other) = match version {
         Version::InBase(version) | Version::InPath(version) if has_version => {
             let (start, end) = written.rsplit_once('/').unwrap_or_default();
-            let other = (end == "v1" && version != end).then(|| format!("{start}/{version}"));
+            let other = match end {
+                _ if end == version => Some(start.to_owned()),
+                "v1" => Some(format!("{start}/{version}")),
+                _ => None,
+            };
             (written, other)
         }
         Version::InBase(version) if has_path => {
@@ -185,8 +189,18 @@ mod tests {
         };
         let (base, path) = (Version::InBase("v1"), Version::InPath("v1"));
         for (url, version, first, other) in [
-            ("https://a.example/v1", base, "https://a.example/v1/x", None),
-            ("https://a.example/v1/", path, "https://a.example/v1/x", None),
+            (
+                "https://a.example/v1",
+                base,
+                "https://a.example/v1/x",
+                Some("https://a.example/x"),
+            ),
+            (
+                "https://a.example/in/v1/",
+                path,
+                "https://a.example/in/v1/x",
+                Some("https://a.example/in/x"),
+            ),
             (
                 "https://a.example",
                 base,

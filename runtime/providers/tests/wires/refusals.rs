@@ -493,7 +493,7 @@ async fn other_form_of_the_base_url_is_tried_once() {
     let probe = Server::start([]).await;
     let (_, answer) = wire("openai", &probe);
     let missing = || Reply::json(404, r#"{"detail":"Not Found"}"#);
-    let server = Server::start([missing(), answer.clone(), answer]).await;
+    let server = Server::start([missing(), answer.clone(), answer.clone()]).await;
     let provider = OpenAi::new(connection("m", server.url("/proxy"))).unwrap();
     for _ in 0..2 {
         assert!(play(&provider, full()).await.1.is_ok());
@@ -501,6 +501,12 @@ async fn other_form_of_the_base_url_is_tried_once() {
     let lines: Vec<String> = server.received().iter().map(|r| r.line.clone()).collect();
     let at = |path: &str| format!("POST {path}/chat/completions HTTP/1.1");
     assert_eq!(lines, [at("/proxy"), at("/proxy/v1"), at("/proxy/v1")]);
+
+    // A server without the version in its paths.
+    let server = Server::start([missing(), answer]).await;
+    let provider = OpenAi::new(connection("m", server.url("/v1"))).unwrap();
+    assert!(play(&provider, full()).await.1.is_ok());
+    assert_eq!(server.received()[1].line, at(""));
 
     let server = Server::start([missing(), missing(), missing()]).await;
     let provider = OpenAi::new(connection("m", server.url("/proxy"))).unwrap();

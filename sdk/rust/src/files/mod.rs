@@ -109,11 +109,15 @@ pub fn explain(path: impl AsRef<Path>, error: &io::Error) -> ToolError {
             ToolError::failed(format_args!("a parent of {shown} is not a directory"))
         }
         io::ErrorKind::AlreadyExists => ToolError::failed(format_args!("{shown} already exists")),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        io::ErrorKind::StorageFull => {
             ToolError::failed(format_args!("no space is left on the disk of {shown}"))
         }
+        // The host tells a limit of the call so, and a quota of its disk.
+        io::ErrorKind::QuotaExceeded => ToolError::failed(format_args!(
+            "{shown}: the limit of files, or of bytes written, is reached; nothing more can be written in this call"
+        )),
         _ if is_host_failure(error) => ToolError::failed(format_args!(
-            "{shown}: the host could not read or write it, perhaps because its disk is full"
+            "{shown}: the host could not read or write it, perhaps because its disk is full, or more was written than one call may"
         )),
         _ if is_outside(error) => ToolError::denied(format_args!(
             "{shown} is outside the directories granted to this tool"

@@ -135,7 +135,7 @@ fn attached_file_goes_with_next_message_only() {
     let lines = "/attach absent.txt\n/attach\n/attach notes.txt\n/attach\nread\nagain\n";
     let seen = chat(&user, lines).ended(0);
     assert!(
-        seen.stderr.contains("there is no file `absent.txt`"),
+        seen.stderr.contains("could not attach `absent.txt`"),
         "{}",
         seen.stderr
     );
@@ -153,6 +153,78 @@ fn attached_file_goes_with_next_message_only() {
         .map(|event| event["message"]["content"].as_array().unwrap().len())
         .collect();
     assert_eq!(sent, [2, 1]);
+}
+
+#[test]
+fn file_that_cannot_be_sent_is_refused_when_it_is_attached() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One.", "Two."]);
+    user.file("a b.txt", "text").file("bin", [0, 159, 146, 150]);
+    let lines =
+        "/attach bin\n/attach .\n/attach /dev/zero\n/attach \"a b.txt\"\n/attach a b.txt\nread\nagain\n";
+    let seen = chat(&user, lines).ended(0);
+    assert_eq!(seen.stdout, "One.\nTwo.\n");
+    for said in [
+        "could not attach `bin`\n  why: it is neither UTF-8 text",
+        "could not attach `.`\n  why: it is not a regular file but a directory",
+        "could not attach `/dev/zero`\n  why: it is not a regular file but a device",
+        "`a b.txt` goes with the next message",
+        "`a b.txt` is attached already",
+    ] {
+        assert!(seen.stderr.contains(said), "{said}: {}", seen.stderr);
+    }
+    assert!(!seen.stderr.contains("there is no"), "{}", seen.stderr);
+    let sent: Vec<usize> = (events(&user, "turn_started").iter())
+        .map(|event| event["message"]["content"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(sent, [2, 1]);
+}
+
+#[test]
+fn attachment_that_fails_later_is_dropped() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One."]);
+    user.file("a.txt", "text");
+    // The editor deletes the file between `/attach` and the message.
+    let mut user = user;
+    user.var("EDITOR", "rm -f a.txt; true");
+    let mut terminal = Terminal::start(&user, &SCRIPT, "xterm", 100, 30);
+    terminal
+        .wait_for("› ")
+        .keys("/attach a.txt\r")
+        .wait_for("goes with the next message");
+    terminal.wait_for("› ").keys("/edit\r");
+    terminal
+        .wait_for("› ")
+        .keys("read\r")
+        .wait_for("could not attach `a.txt`");
+    terminal.wait_for("no longer attached");
+    terminal.wait_for("› ").keys("read\r").wait_for("One.");
+    terminal.wait_for("› ").keys("/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn file_is_attached_once_to_a_message() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One."]);
+    user.file("a.txt", "text");
+    let seen = chat(&user, "/attach a.txt\nread @a.txt and @./a.txt\n").ended(0);
+    assert_eq!(seen.stderr.matches("attached `").count(), 1, "{}", seen.stderr);
+}
+
+#[test]
+fn history_of_unsaved_chat_is_not_written() {
+    let user = User::new();
+    script(&user, "script.json", "demo", &["One."]);
+    let history = user.home().join(".local/state/toolcell/history");
+    for (flags, is_kept) in [(&["--no-session"][..], false), (&[], true)] {
+        let mut terminal = Terminal::start(&user, &[&SCRIPT, flags].concat(), "xterm", 100, 30);
+        terminal.wait_for("› ").keys("read\r").wait_for("One.");
+        terminal.wait_for("› ").keys("/quit\r");
+        assert_eq!(terminal.finish(), Some(0));
+        assert_eq!(history.exists(), is_kept);
+    }
 }
 
 #[test]

@@ -157,6 +157,40 @@ fn echo_is_restored_however_an_answer_ends() {
 }
 
 #[test]
+fn signal_at_the_prompt_of_a_chat_restores_the_terminal() {
+    let user = User::new();
+    for (signal, code) in [(Signal::TERM, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
+        let mut terminal = Terminal::start(&user, &["chat", "--provider", "offline"], "xterm", 100, 40);
+        let before = terminal.modes();
+        terminal.wait_for("› ").keys("typed").wait_for("typed");
+        assert!(!terminal.modes().local_modes.contains(LocalModes::ECHO));
+        terminal.signal(signal);
+        assert_eq!(terminal.end(), Some(code), "{signal:?}");
+        let after = terminal.modes();
+        assert_eq!(after.local_modes, before.local_modes, "{signal:?}");
+        assert_eq!(after.input_modes, before.input_modes, "{signal:?}");
+    }
+}
+
+#[test]
+fn termination_during_an_answer_ends_a_chat() {
+    let (user, server) = (User::new(), HaltingServer::start());
+    let mut terminal = server.terminal(&user, &["chat"]);
+    let before = terminal.modes().local_modes;
+    terminal.wait_for("› ").keys("go\r").wait_for("The beginning");
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.end(), Some(130));
+    assert_eq!(terminal.modes().local_modes, before);
+    // Ctrl-C cancels the turn alone.
+    let server = HaltingServer::start();
+    let mut terminal = server.terminal(&user, &["chat"]);
+    terminal.wait_for("› ").keys("go\r").wait_for("The beginning");
+    terminal.signal(Signal::INT);
+    terminal.wait_for("› ").keys("/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
 fn stopped_answer_has_echo_and_goes_on_without() {
     let (user, server) = (User::new(), HaltingServer::start());
     let mut terminal = server.terminal(&user, &["run", "x"]);

@@ -160,6 +160,28 @@ fn killed_turn_resumes_in_another_process() {
     std::fs::remove_file(user.work().join("one.txt")).unwrap();
     user.file("script.json", script(json!({ "text": "Done." })));
     let id = first["session"].as_str().unwrap();
+    // Another message does not finish the turn without a word, and a schema is not for the old one.
+    user.file("schema.json", r#"{"type": "object"}"#);
+    let seen = user
+        .command(&["run", "y", "--continue"])
+        .args(flags)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(seen.stderr).unwrap();
+    assert_eq!(seen.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("the last turn of the session is not over"),
+        "{told}"
+    );
+    assert!(told.contains(&format!("toolcell session resume {id}")), "{told}");
+    let with_schema = ["session", "resume", id, "y", "--schema", "schema.json"];
+    let seen = user.command(&with_schema).args(flags).output().unwrap();
+    assert_eq!(
+        seen.status.code(),
+        Some(2),
+        "{}",
+        String::from_utf8_lossy(&seen.stderr)
+    );
     let mut resume = vec!["session", "resume", id];
     resume.extend(flags);
     let seen = user.run(&resume).ended(0);

@@ -158,7 +158,12 @@ fn prune_deletes_by_age_and_number_and_keeps_named_ones() {
     user.run(&["session", "rename", "last", "kept"]).ended(0);
     say(&user, "five", &[]);
     let prune = |flags: &[&str]| user.run(&[&["session", "prune"], flags].concat());
-    prune(&[]).ended(2);
+    let seen = prune(&[]).ended(2);
+    assert!(
+        seen.stderr.contains("--older-than <TIME>|--keep <N>"),
+        "{}",
+        seen.stderr
+    );
     let seen = prune(&["--older-than", "1d", "--yes"]).ended(0);
     assert_eq!(seen.stderr.trim(), "there is nothing to delete");
     let seen = prune(&["--keep", "2", "--dry-run"]).ended(0);

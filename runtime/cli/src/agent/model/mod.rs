@@ -1,5 +1,6 @@
 //! Selection and setup of the model provider.
 
+mod check;
 mod connection;
 pub(crate) mod local;
 mod service;
@@ -19,9 +20,10 @@ use toolcell_providers::responses::{OpenAiResponses, Responses};
 use toolcell_providers::scripted::Scripted;
 use toolcell_providers::{ApiKey, Connection, Failover, HttpOptions, SetupError};
 
+pub(crate) use self::check::check;
 use self::connection::{http, is_loopback};
-pub(crate) use self::service::default_of;
 use self::service::{OPENAI_KEY, Service};
+pub(crate) use self::service::{default_of, default_of_each};
 use crate::components::keyring::{self, Keyring};
 use crate::config::layers::profiles::find;
 use crate::config::provider::{HeaderValue, ProviderName};
@@ -41,19 +43,21 @@ pub(crate) struct Chosen {
     pub(crate) fallbacks: Vec<String>,
 }
 
-/// Returns the kind of provider and its origin: the configuration; else `openai` if its key is set; else `offline`.
+/// Returns the kind of provider and its origin: the configuration; else `openai` if its key is set, or if its URL, its key or a
+/// model is configured: the user expects a model then; else `offline`.
 pub(crate) fn name(provider: &ProviderSettings, environment: &Environment) -> (ProviderName, Origin) {
-    match &provider.name {
-        Some(name) => (name.value, name.origin.clone()),
-        None if provider.base_url.is_some() => {
-            let origin = provider
-                .base_url
-                .as_ref()
-                .map_or(Origin::Default, |url| url.origin.clone());
-            (ProviderName::OpenAi, origin)
-        }
-        None if environment.var(OPENAI_KEY).is_some() => (ProviderName::OpenAi, Origin::Variable(OPENAI_KEY)),
-        None => (ProviderName::Offline, Origin::Default),
+    if let Some(name) = &provider.name {
+        return (name.value, name.origin.clone());
+    }
+    let url = provider.base_url.as_ref().map(|url| &url.origin);
+    let others = [&provider.api_key_env, &provider.api_key_keyring, &provider.model];
+    let mut others = others.into_iter().flatten().map(|setting| &setting.origin);
+    let other = others.find(|origin| !matches!(origin, Origin::Default));
+    match (url, other) {
+        (Some(origin), _) => (ProviderName::OpenAi, origin.clone()),
+        _ if environment.var(OPENAI_KEY).is_some() => (ProviderName::OpenAi, Origin::Variable(OPENAI_KEY)),
+        (None, Some(origin)) => (ProviderName::OpenAi, origin.clone()),
+        (None, None) => (ProviderName::Offline, Origin::Default),
     }
 }
 
@@ -91,25 +95,6 @@ pub(crate) fn choose(
         chosen.provider = Arc::new(failover);
     }
     Ok(chosen)
-}
-
-/// Checks the settings of the provider and of its fallback profiles, without their keys and files.
-///
-/// # Errors
-/// Returns the error of [`choose`] about them.
-pub(crate) fn check(
-    settings: &ProviderSettings,
-    profiles: &BTreeMap<String, ProviderSettings>,
-    environment: &Environment,
-) -> Result<(), Failure> {
-    settings.check_for(name(settings, environment).0)?;
-    let fallback = settings.fallback.iter();
-    for (named, by) in fallback.flat_map(|by| by.value.0.iter().map(move |name| (name, by))) {
-        let profile = settings.with(find(profiles, named, by)?);
-        (profile.check_for(name(&profile, environment).0))
-            .map_err(|failure| failure.why(text!("it is the profile `{}`, a fallback", named)))?;
-    }
-    Ok(())
 }
 
 fn one(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {

@@ -58,6 +58,12 @@ pub(crate) fn default_of(name: ProviderName, key: &str) -> Option<String> {
     }
 }
 
+/// Returns the value that a setting of `[provider]` has for each provider over a network, if it is not set.
+pub(crate) fn default_of_each(key: &str) -> Option<String> {
+    let is_common = matches!(key, "tool_calls" | "idle_timeout" | "retries");
+    default_of(ProviderName::OpenAi, key).filter(|_| is_common)
+}
+
 /// Wraps a provider with a tool call format.
 pub(super) fn calling(provider: Arc<dyn Provider>, way: ToolCalls) -> Arc<dyn Provider> {
     let format = match way {

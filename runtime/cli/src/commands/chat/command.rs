@@ -93,7 +93,7 @@ impl Conversation<'_> {
     pub(super) async fn say(&mut self, line: &str) -> Result<Exit, Failure> {
         self.check_over()?;
         self.reload().await;
-        let draft = prompt::of_line(line, &self.attached, self.environment, self.console)?;
+        let draft = prompt::of_line(line, &mut self.attached, self.environment, self.console)?;
         let start = draft.start(self.turns.setup(), self.console).await?;
         self.attached.clear();
         self.turns.turn(&mut self.session, start).await
@@ -219,9 +219,14 @@ impl Conversation<'_> {
             }
             return Ok(());
         }
+        let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+        let name = quoted.unwrap_or(name);
         let path = self.environment.path(name, &self.environment.cwd);
-        if !path.is_file() {
-            return Err(Failure::new(Exit::Usage, text!("there is no file `{}`", name)));
+        prompt::check_file(&path, name)?;
+        let real = |path: &PathBuf| path.canonicalize().ok();
+        if self.attached.iter().any(|attached| real(attached) == real(&path)) {
+            self.console.note(text!("`{}` is attached already", name));
+            return Ok(());
         }
         self.console.note(text!("`{}` goes with the next message", name));
         self.attached.push(path);

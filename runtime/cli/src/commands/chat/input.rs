@@ -14,12 +14,13 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::session::history::{self, History};
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{LineEditing, text};
 
 /// Source of input lines.
 pub(super) enum Lines {
     Terminal {
         editor: Box<Editor<ChatHelper, MemHistory>>,
+        /// History that entries are added to.
         history: Option<History>,
     },
     Pipe(io::Lines<io::StdinLock<'static>>),
@@ -62,7 +63,11 @@ impl Validator for ChatHelper {
 }
 
 impl Lines {
-    pub(super) fn new(environment: &Environment, console: &Console) -> Result<Self, Failure> {
+    /// Opens standard input. What is typed at a terminal is added to the history of the user if it `is_kept`.
+    ///
+    /// # Errors
+    /// Returns an error if the terminal cannot be used.
+    pub(super) fn new(environment: &Environment, console: &Console, is_kept: bool) -> Result<Self, Failure> {
         if !environment.terminals.stdin || !environment.terminals.stderr {
             return Ok(Self::Pipe(io::stdin().lines()));
         }
@@ -89,7 +94,7 @@ impl Lines {
         }
         Ok(Self::Terminal {
             editor: Box::new(editor),
-            history,
+            history: history.filter(|_| is_kept),
         })
     }
 
@@ -113,7 +118,10 @@ impl Lines {
                 Ok(Some(line))
             }
             Self::Terminal { editor, history } => loop {
-                match editor.readline_with_initial("› ", (typed.trim_end_matches('\n'), "")) {
+                let editing = LineEditing::begin();
+                let line = editor.readline_with_initial("› ", (typed.trim_end_matches('\n'), ""));
+                drop(editing);
+                match line {
                     Ok(line) => {
                         if let Some(history) = history {
                             // A history that cannot be saved does not stop the chat.

@@ -44,7 +44,7 @@ pub(crate) struct Chat {
     #[command(flatten)]
     which: Continue,
 
-    /// Do not save the session.
+    /// Do not save the session, nor what is typed in the input history.
     #[arg(long, conflicts_with_all = ["is_last", "session"])]
     no_session: bool,
 
@@ -90,7 +90,7 @@ impl Chat {
         let turns = TurnRunner::new(agent, console, false)
             .in_chat()
             .saving(self.save.open(console)?);
-        let mut lines = Lines::new(environment, console)?;
+        let mut lines = Lines::new(environment, console, !self.no_session)?;
         let (session, mark) = match continued {
             Some(Continued { id, mark }) => {
                 let session = turns.agent().load(&id).await.map_err(store_failure)?;
@@ -131,9 +131,15 @@ impl Chat {
             if chat.turns.is_output_closed() {
                 return Ok(Exit::Ok);
             }
+            if chat.turns.is_terminated() {
+                break;
+            }
         }
         chat.turns.stop_servers().await;
         chat.turns.print_changes();
+        if chat.turns.is_terminated() {
+            return Ok(Exit::Cancelled);
+        }
         // At a terminal the user has seen how each turn ended; a script needs the exit code.
         Ok(if lines.is_terminal() { Exit::Ok } else { last })
     }

@@ -115,7 +115,7 @@ impl Conversation<'_> {
             got.byte_len()
         ));
         let flow = resources::of_content(running.settings.flow);
-        let draft = prompt::of_content(got.content, &self.attached, self.environment, self.console)?;
+        let draft = prompt::of_content(got.content, &mut self.attached, self.environment, self.console)?;
         self.attached.clear();
         let message = draft.message();
         self.turns

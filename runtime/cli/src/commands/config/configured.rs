@@ -40,16 +40,21 @@ impl ConfiguredComponents {
             is_whole: settings.mcp.is_empty(),
             failures: Vec::new(),
         };
-        // Nothing can be wrong with a component of this program. For the rules, its tools matter.
+        // Nothing can be wrong with a component of this program. For the rules and `only`, its tools matter.
         let matters = |tool: &&ToolSettings| {
-            !matches!(tool.component, ComponentSource::Shipped(_)) || !settings.rules.is_empty()
+            let is_shipped = matches!(tool.component, ComponentSource::Shipped(_));
+            !is_shipped || !settings.rules.is_empty() || tool.only.is_some()
         };
         for tool in settings.tools.values().filter(matters) {
             if !loader.is_trusted(tool) {
                 all.is_whole = false;
                 continue;
             }
-            match loader.component(tool).await {
+            let component = match &tool.only {
+                Some(_) if tool.is_usable() => loader.load(tool).await.map(|loaded| loaded.component),
+                _ => loader.component(tool).await,
+            };
+            match component {
                 Ok(component) => all.loaded.push(component),
                 Err(failure) => {
                     all.is_whole = false;

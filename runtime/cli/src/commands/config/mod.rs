@@ -4,6 +4,7 @@ mod configured;
 mod rows;
 mod show;
 
+use std::collections::BTreeSet;
 use std::io;
 
 use clap::{Args, Subcommand};
@@ -12,14 +13,16 @@ use toolcell_core::Grant;
 
 use self::configured::{ConfiguredComponents, absent_secrets};
 use self::rows::Detail;
-use crate::agent::{model, setup, subagents};
+use crate::agent::{model, prices, setup, subagents};
+use crate::config::budget::SourcedBudget;
 use crate::config::file::schema;
 use crate::config::layers;
 use crate::config::user_files::{USER_FILE, user_file};
-use crate::config::{self, Overrides, Row, Settings};
+use crate::config::{self, Overrides, ProviderSettings, Row, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
+use crate::telemetry::log_files::Logs;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::json::{print_line, print_pretty};
@@ -38,7 +41,7 @@ pub(crate) enum Config {
 /// Read every configuration layer, check it, and show the settings with their origins.
 ///
 /// Components and hooks are loaded as well. Secrets without a value, and approval rules that apply to none of the tools, are
-/// named.
+/// named, and so are variables with keys that are not set. No request is sent, and no MCP server is started.
 ///
 /// The layers are: built-in defaults, your own file, the project's `toolcell.toml`, environment variables
 /// (`TOOLCELL_…`), flags. Later layers win; a project's file can only narrow what your own file allows.
@@ -142,12 +145,8 @@ impl Check {
         for hook in settings.hooks.values() {
             hook.component.policy(&settings, environment)?;
         }
-        model::check(&settings.provider, &settings.profiles, environment)?;
-        for agent in settings.agents.values() {
-            let provider = subagents::provider(agent, &settings)?;
-            model::check(&provider, &settings.profiles, environment)
-                .map_err(|failure| failure.why(text!("it is for the agent `{}`", agent.name)))?;
-        }
+        let unset = check_models(&settings, environment)?;
+        Logs::check(settings.log.as_ref(), environment)?;
         let rows = rows::of(&settings, environment, Detail::Set);
         let absent = absent_denials(&settings, environment);
         let components = ConfiguredComponents::load(&settings, environment, console).await?;
@@ -157,6 +156,7 @@ impl Check {
             let object = json!({
                 "settings": rows::to_json(&rows),
                 "absent_denials": absent,
+                "unset_variables": unset,
                 "absent_secrets": secrets.iter().map(Text::plain).collect::<Vec<_>>(),
                 "unused_rules": unused.iter().map(Text::plain).collect::<Vec<_>>(),
                 "failures": components.failures.iter().map(Failure::to_json).collect::<Vec<_>>(),
@@ -168,6 +168,12 @@ impl Check {
                 console.note(text!(
                     "`{}` denies a path that does not exist now, and will deny it when it does",
                     line
+                ));
+            }
+            for variable in unset {
+                console.note(text!(
+                    "the variable `{}` is not set, or empty: without it, `toolcell run` fails",
+                    variable
                 ));
             }
             for line in secrets.into_iter().chain(unused) {
@@ -182,6 +188,24 @@ impl Check {
             .first()
             .map_or(Exit::Ok, |failure| failure.exit))
     }
+}
+
+/// Checks the models of all agents, and returns the variables without which they cannot be used.
+fn check_models(settings: &Settings, environment: &Environment) -> Result<BTreeSet<String>, Failure> {
+    let (profiles, prices) = (&settings.profiles, &settings.prices);
+    let checked = |provider: &ProviderSettings, budget: &SourcedBudget| {
+        let checked = model::check(provider, profiles, prices, environment)?;
+        prices::of(&checked.chosen, budget, prices, environment)?;
+        Ok(checked.unset)
+    };
+    let mut unset = checked(&settings.provider, &settings.budget)?;
+    for agent in settings.agents.values() {
+        let of_agent = subagents::provider(agent, settings)
+            .and_then(|provider| checked(&provider, &agent.budget))
+            .map_err(|failure: Failure| failure.why(text!("it is for the agent `{}`", agent.name)))?;
+        unset.extend(of_agent);
+    }
+    Ok(unset)
 }
 
 /// Returns the denials of paths that do not exist. They hold when the path appears; or they are misspelt.

@@ -53,6 +53,9 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
     rows.sourced("agent.environment", &settings.tells_environment);
     rows.sourced("agent.project_instructions", &settings.project_instructions);
     rows.rows.extend(settings.turn.rows(&settings.context));
+    if settings.deny.is_empty() {
+        rows.absent("deny");
+    }
     for (i, line) in settings.deny.iter().enumerate() {
         rows.add(format!("deny[{i}]"), &line.grant, &line.origin);
     }
@@ -61,6 +64,9 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
         format!("{:?}", settings.flow.value).to_lowercase(),
         &settings.flow.origin,
     );
+    if settings.rules.is_empty() {
+        rows.absent("approval.rules");
+    }
     for (i, rule) in settings.rules.iter().enumerate() {
         let shown = rule.value.rule(environment).to_string();
         rows.add(format!("approval.rules[{i}]"), shown, &rule.origin);
@@ -112,6 +118,19 @@ pub(super) fn of(settings: &Settings, environment: &Environment, detail: Detail)
     }
     for server in settings.mcp.values() {
         rows.server(server, environment);
+    }
+    for (table, is_empty) in [
+        ("prices", settings.prices.is_empty()),
+        ("buckets", settings.buckets.is_empty()),
+        ("secrets", settings.secrets.is_empty()),
+        ("profiles", settings.profiles.is_empty()),
+        ("agents", settings.agents.is_empty()),
+        ("hooks", settings.hooks.is_empty()),
+        ("mcp", settings.mcp.is_empty()),
+    ] {
+        if is_empty {
+            rows.absent(table);
+        }
     }
     rows.rows
 }
@@ -208,6 +227,11 @@ impl Rows {
     fn provider(&mut self, settings: &Settings, environment: &Environment) {
         let (name, why) = model::name(&settings.provider, environment);
         self.add("provider.name", name, &why);
+        // The stand-in has none, but is there only until a provider is chosen.
+        let default_of = |key| match why {
+            Origin::Default => model::default_of_each(key),
+            _ => model::default_of(name, key),
+        };
         let of_preset = settings.turn.reasoning_of_preset();
         for spec in ProviderSettings::SPECS.iter().filter(|spec| spec.key != "name") {
             let key = format!("provider.{}", spec.key);
@@ -215,7 +239,7 @@ impl Rows {
                 Some((_, value, origin)) => self.add(key, value, &origin),
                 None => match &of_preset {
                     Some(row) if row.key == key => self.rows.push(row.clone()),
-                    _ => match model::default_of(name, spec.key) {
+                    _ => match default_of(spec.key) {
                         Some(value) if self.detail == Detail::All => self.add(key, value, &Origin::Default),
                         _ => self.absent(key),
                     },
@@ -272,10 +296,14 @@ impl Rows {
         if let Some(description) = &tool.description {
             let shown = escape::toml(&description.value);
             self.add(key("description"), shown, &description.origin);
+        } else {
+            self.absent(key("description"));
         }
         if let Some(only) = &tool.only {
             let names: Vec<String> = only.value.iter().map(|name| escape::toml(name)).collect();
             self.add(key("only"), format!("[{}]", names.join(", ")), &only.origin);
+        } else {
+            self.absent(key("only"));
         }
         self.grants(tool, &key);
         match settings.scratch_of(tool) {

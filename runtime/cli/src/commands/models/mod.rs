@@ -8,7 +8,7 @@ use clap::Args;
 use toolcell_core::provider::{ModelInfo, ProviderErrorKind};
 
 use crate::agent::model;
-use crate::config::provider::ProviderFlags;
+use crate::config::provider::{ProviderFlags, ProviderName};
 use crate::config::units::Count;
 use crate::config::{self, Overrides, Sourced};
 use crate::environment::Environment;
@@ -51,10 +51,12 @@ impl Models {
             profiles,
             ..
         } = config::load(environment, overrides)?;
-        // No request names it.
-        settings
-            .model
-            .get_or_insert_with(|| Sourced::default("-".to_owned()));
+        // No request names it. A script is a file, without which there is nothing.
+        if model::name(&settings, environment).0 != ProviderName::Scripted {
+            settings
+                .model
+                .get_or_insert_with(|| Sourced::default("-".to_owned()));
+        }
         let provider = model::choose(&settings, &profiles, &BTreeMap::new(), environment)?.provider;
         let listed = provider.models().await;
         let mut models = listed.map_err(|error| {

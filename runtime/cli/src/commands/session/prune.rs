@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use toolcell_core::SessionStore;
 use toolcell_core::store::SessionInfo;
 
@@ -19,13 +19,14 @@ use crate::ui::terminal::{Answer, Choice, Own, Question, Text, text};
 ///
 /// Sessions with a name and sessions in use are kept. With both conditions, only sessions that meet both are deleted.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("sessions").required(true).multiple(true).args(["older_than", "keep"]))]
 #[command(after_help = "\
 Examples:
   toolcell session prune --older-than 30d --dry-run
   toolcell session prune --keep 100 --yes")]
 pub(crate) struct Prune {
     /// Delete sessions that were not used for this time, such as `30d` or `12h`.
-    #[arg(long, value_name = "TIME", required_unless_present = "keep")]
+    #[arg(long, value_name = "TIME")]
     older_than: Option<Span>,
 
     /// Delete all but the N sessions that were used last; those with a name do not count.

@@ -95,7 +95,8 @@ pub(crate) enum ToolCalls {
 }
 
 impl ToolCalls {
-    const ALL: [Self; 6] = [
+    /// Every format.
+    pub(crate) const ALL: [Self; 6] = [
         Self::Native,
         Self::Watch,
         Self::Hermes,
@@ -105,7 +106,7 @@ impl ToolCalls {
     ];
 
     /// Returns the name.
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Watch => "watch",

@@ -71,6 +71,9 @@ fn hint(error: &ProviderError) -> Option<String> {
         ProviderErrorKind::InvalidRequest => {
             "the service refused the request for this reason; `toolcell config show` lists the settings that are sent with it, in `[provider]`".into()
         }
+        ProviderErrorKind::Protocol if error.provider == "scripted" => {
+            "the script does not fit the conversation: add the step that is missing, or correct the one named above".into()
+        }
         ProviderErrorKind::Protocol => format!(
             "check the base URL (--base-url): the response of the server is not in the format of `{}`",
             error.provider
@@ -224,7 +227,7 @@ fn stop_reason(stop: &StopReason) -> Text {
         StopReason::Refused => "the model or a filter of the provider refused".into(),
         StopReason::Paused => "it paused".into(),
         StopReason::MalformedCall => {
-            "it wrote a call that the provider could not read, also when asked again".into()
+            "it wrote a call that the provider could not read, even when asked again".into()
         }
         StopReason::Complete => "it was complete".into(),
         StopReason::Other(reason) => Text::of_others(reason.clone()),

@@ -4,7 +4,7 @@ use toolcell_core::provider::Usage;
 
 use crate::config::units::Count;
 use crate::config::units::money::Money;
-use crate::ui::terminal::{Text, text};
+use crate::ui::terminal::{Own, Text, text};
 
 /// Describes tokens and cost, each if it is known. What providers do not report is not mentioned.
 pub(crate) fn parts(usage: &Usage, cost_micros: Option<u64>) -> Vec<Text> {
@@ -19,8 +19,9 @@ pub(crate) fn parts(usage: &Usage, cost_micros: Option<u64>) -> Vec<Text> {
             reasoning => text!(" ({} reasoning)", Count(reasoning)),
         };
         parts.push(text!(
-            "{} tokens in{}, {} out{}",
+            "{} {} in{}, {} out{}",
             Count(usage.input),
+            Own(if usage.input == 1 { "token" } else { "tokens" }),
             cached,
             Count(usage.output),
             reasoning

@@ -229,7 +229,13 @@ impl<'a> Asking<'a> {
                         is_seen |= self.page(exhibit)?;
                         attempts = 0;
                     } else {
-                        self.err.line("  this is not one of the answers")?;
+                        let line = line.trim();
+                        let would_be =
+                            refusal::is_bare(line) || question.choices.iter().any(|choice| choice.is(line));
+                        self.err.line(match would_be && digits.is_some() && answer.is_none() {
+                            true => "  this is not one of the answers without the digits of its prompt, which are needed because keys were typed early",
+                            false => "  this is not one of the answers",
+                        })?;
                         self.needs_digits = true;
                     }
                 }

@@ -1,7 +1,7 @@
 //! The keyboard during a turn and during a question.
 //!
 //! During a turn, keys are not echoed, so that they do not stand in the middle of its output; the terminal keeps them for
-//! the next prompt. During a question, they also arrive one by one.
+//! the next prompt. During a question, they also arrive one by one. The line editor of a chat sets the terminal itself.
 //!
 //! The terminal is restored as soon as the turn or the question ends: by itself, by a panic, by the end of the process, by
 //! a signal that ends it, and while it is stopped (Ctrl-Z). This is impossible for SIGKILL and for crashes of the process
@@ -19,6 +19,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
 use crate::ui::terminal::typed::KeySource;
+
+/// Sequences that enable and disable bracketed paste.
+const PASTES_MARKED: &[u8] = b"\x1b[?2004h";
+const PASTES_UNMARKED: &[u8] = b"\x1b[?2004l";
 
 /// State of the terminal before and during turns and questions.
 struct Taken {
@@ -41,6 +45,9 @@ struct OpenQuestion {
 
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
+/// Settings of the terminal before the line editor changed them, while it runs.
+static BEFORE_EDITING: Mutex<Option<Termios>> = Mutex::new(None);
+
 /// Number of times the process was stopped and continued during a turn or a question.
 static RESUMPTIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -51,6 +58,29 @@ pub(crate) struct Keyboard {
 
 /// While held, keys are not echoed. Dropping it restores the terminal.
 pub(crate) struct Silence(());
+
+/// While held, a line editor has the terminal, and a signal that ends the process restores it. The editor itself restores it
+/// when it returns.
+pub(crate) struct LineEditing(());
+
+fn before_editing() -> MutexGuard<'static, Option<Termios>> {
+    BEFORE_EDITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LineEditing {
+    /// Remembers the settings of standard input, unless it is no terminal.
+    pub(crate) fn begin() -> Option<Self> {
+        signals::listen();
+        *before_editing() = Some(tcgetattr(io::stdin()).ok()?);
+        Some(Self(()))
+    }
+}
+
+impl Drop for LineEditing {
+    fn drop(&mut self) {
+        *before_editing() = None;
+    }
+}
 
 fn taken() -> MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -97,12 +127,14 @@ impl Taken {
     /// Enables or disables bracketed paste, which distinguishes pastes from typed input.
     fn mark_pastes(&self, on: bool) {
         if self.question.is_some_and(|question| question.marks_pastes) {
-            let mut out = io::stderr();
-            let _ = out
-                .write_all(if on { b"\x1b[?2004h" } else { b"\x1b[?2004l" })
-                .and_then(|()| out.flush());
+            write_to_terminal(if on { PASTES_MARKED } else { PASTES_UNMARKED });
         }
     }
+}
+
+fn write_to_terminal(sequence: &[u8]) {
+    let mut out = io::stderr();
+    let _ = out.write_all(sequence).and_then(|()| out.flush());
 }
 
 /// True if another job has the terminal. A terminal that does not control this process has no jobs.
@@ -110,8 +142,14 @@ fn is_in_background() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group != getpgrp())
 }
 
-/// Restores the terminal if the process ends during a turn or a question.
+/// Restores the terminal if the process ends during a turn, a question or the editing of a line.
 pub(crate) fn restore() {
+    if let Some(before) = before_editing().take() {
+        write_to_terminal(PASTES_UNMARKED);
+        if !is_in_background() {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+        }
+    }
     if let Some(mut taken) = taken().take() {
         taken.give_back();
     }

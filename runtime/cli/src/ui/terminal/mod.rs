@@ -33,7 +33,7 @@ pub(crate) use exhibit::Exhibit;
 pub(crate) use foreign::escape::{inert, inert_line, write_escape};
 pub(crate) use foreign::layout::{GUTTER, Width};
 pub(crate) use foreign::names::{Lookalike, lookalike};
-pub(crate) use keyboard::{Silence, restore};
+pub(crate) use keyboard::{LineEditing, Silence, restore};
 pub(crate) use question::{Choice, Fact, Question};
 pub(crate) use screen::{BAD, FAINT, GOOD, HANG, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;

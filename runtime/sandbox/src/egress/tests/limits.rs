@@ -38,7 +38,10 @@ async fn request_beyond_the_limit_of_a_call_is_refused() {
     assert!(caller.get(URL).await.is_ok());
     assert!(caller.get(URL).await.is_ok());
     let error = caller.get(URL).await.unwrap_err();
-    assert!(matches!(error, Error::HttpRequestDenied), "{error}");
+    let Error::InternalError(Some(told)) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(told, "more than 2 requests in one call, the limit of this tool");
     assert_eq!(
         caller.denials(),
         [("more than 2 requests in one call".to_owned(), None)]
