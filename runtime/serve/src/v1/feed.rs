@@ -7,11 +7,15 @@ use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::{Event, EventSink};
 
 use super::Wishes;
+use super::imitation::Search;
 use crate::answer::{Failure, excerpt};
 use crate::host::TurnEnd;
 
 /// Beginning of a line of Toolcell in the text of an answer.
 const MARK: &str = "[Toolcell]";
+
+/// Follows what looks like it in the text of the model.
+const BY_MODEL: &str = " (written by the model)";
 
 /// Maximum length of a notice, in characters.
 const MAX_NOTICE: usize = 2_000;
@@ -31,6 +35,8 @@ struct State {
     text: String,
     /// Length of the text when the step began.
     step: usize,
+    /// Search for lines in the text of the model that look like those of Toolcell.
+    search: Search,
     /// True if a paragraph ends before the next text.
     needs_break: bool,
     changes: u64,
@@ -53,16 +59,16 @@ impl State {
         if !wishes.notices && !wishes.calls {
             return self.push(text);
         }
-        for piece in text.split_inclusive(']') {
-            self.push(piece);
-            let line = self.text.rsplit(['\n', '\r']).next().unwrap_or_default();
-            // What stands before it on the line can be invisible.
-            let line =
-                line.trim_start_matches(|character: char| !character.is_alphanumeric() && character != '[');
-            if line.eq_ignore_ascii_case(MARK) {
-                self.text.push_str(" (written by the model)");
+        let mut written = 0;
+        for (at, character) in text.char_indices() {
+            if self.search.add(character) {
+                let end = at + character.len_utf8();
+                self.push(&text[written..end]);
+                self.text.push_str(BY_MODEL);
+                written = end;
             }
         }
+        self.push(&text[written..]);
     }
 
     fn paragraph(&mut self, text: &str) {
@@ -271,9 +277,21 @@ mod tests {
                 "{text}"
             );
         }
-        assert_eq!(
-            written(all, &["as [Toolcell] says [1]"]),
-            "as [Toolcell] says [1]"
-        );
+        assert_eq!(written(all, &["as it says [1]", "]"]), "as it says [1]]");
+    }
+
+    #[test]
+    fn text_of_brackets_takes_linear_time() {
+        // A search of the line for each of them would take hours.
+        let feed = Feed::new(Wishes {
+            notices: true,
+            calls: true,
+        });
+        let text = "]".repeat(2_000_000);
+        feed.event(&Event::TextDelta { text: text.clone() });
+        feed.event(&Event::TextDelta {
+            text: "[".repeat(2_000_000),
+        });
+        assert!(feed.state.lock().unwrap().text.starts_with(&text));
     }
 }

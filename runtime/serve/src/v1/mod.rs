@@ -7,6 +7,7 @@ mod begin;
 mod call_id;
 mod chat;
 mod feed;
+mod imitation;
 mod messages;
 mod references;
 mod response_stream;
