@@ -277,3 +277,177 @@ fn without(all: Usage, earlier: Usage) -> Usage {
         ..all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcell_core::event::TurnOutcome;
+    use toolcell_core::message::CallRequest;
+    use toolcell_core::provider::StopReason;
+    use toolcell_core::{CallResult, Message, Part as MessagePart};
+
+    use super::*;
+
+    /// Answer of a step with calls: a name that begins with `c` is that of a tool of the client.
+    fn step(step: u32, calls: &[&str]) -> Event {
+        let calls = calls.iter().map(|id| {
+            MessagePart::Call(CallRequest {
+                id: (*id).to_owned(),
+                name: (*id).to_owned(),
+                arguments: "{}".into(),
+                opaque: json!(null),
+            })
+        });
+        Event::StepFinished {
+            step,
+            message: Message::Assistant {
+                parts: calls.collect(),
+            },
+            stop: StopReason::Complete,
+            usage: Some(Usage {
+                input: 10,
+                ..Usage::default()
+            }),
+        }
+    }
+
+    fn asked(id: &str) -> Event {
+        Event::ApprovalRequested {
+            id: id.into(),
+            tool: id.into(),
+            arguments: json!({}),
+            cause: Default::default(),
+            reason: String::new(),
+            places: Vec::new(),
+        }
+    }
+
+    fn decided(id: &str) -> Event {
+        Event::ApprovalDecided {
+            id: id.into(),
+            approved: true,
+            reason: None,
+        }
+    }
+
+    fn over(id: &str) -> Event {
+        Event::CallFinished {
+            id: id.into(),
+            tool: id.into(),
+            result: CallResult::text("x"),
+        }
+    }
+
+    fn end(outcome: TurnOutcome) -> Event {
+        Event::TurnFinished {
+            outcome,
+            text: "end".into(),
+            result: None,
+            steps: 2,
+            usage: Usage {
+                input: 25,
+                ..Usage::default()
+            },
+            wall_ms: 0,
+            cost_micros: None,
+        }
+    }
+
+    fn turn(events: Vec<Event>) -> StoredTurn {
+        let begin = Event::TurnStarted {
+            version: 1,
+            session: "s".into(),
+            provider: "p".into(),
+            model: "m".into(),
+            message: Message::user("x"),
+            unanswered: false,
+        };
+        let events = std::iter::once(begin).chain(events);
+        let entries: Vec<Entry> = (1..)
+            .zip(events)
+            .map(|(seq, event)| Entry {
+                seq,
+                at_ms: None,
+                json: serde_json::to_string(&event).unwrap(),
+            })
+            .collect();
+        StoredTurn::of(&entries, |tool| tool.starts_with('c')).unwrap()
+    }
+
+    /// Number of events before each part, with the names of the calls that it hands out.
+    fn parts(turn: &StoredTurn) -> Vec<(u64, Vec<&str>)> {
+        let parts = turn.parts.iter().map(|part| {
+            let waiting = part.end.waiting.iter().map(|call| call.name.as_str());
+            (part.at, waiting.collect())
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn results_of_one_request_begin_one_part() {
+        let of = |results: &[Event]| {
+            let mut events = vec![step(1, &["c1", "c2"]), asked("c1"), asked("c2")];
+            events.extend(results.iter().cloned());
+            events.extend([step(2, &[]), end(TurnOutcome::Completed)]);
+            turn(events)
+        };
+        let both = of(&[decided("c1"), decided("c2"), over("c1"), over("c2")]);
+        assert_eq!(parts(&both), [(0, vec!["c1", "c2"]), (4, vec![])]);
+        // The tokens of the first part are not counted again.
+        assert_eq!(both.parts[1].end.usage.input, 15);
+        let single = of(&[decided("c1"), over("c1"), decided("c2"), over("c2")]);
+        assert_eq!(
+            parts(&single),
+            [(0, vec!["c1", "c2"]), (4, vec!["c2"]), (6, vec![])]
+        );
+    }
+
+    #[test]
+    fn approved_call_of_the_server_begins_no_part() {
+        let beside = turn(vec![
+            step(1, &["c1", "s1"]),
+            asked("c1"),
+            asked("s1"),
+            decided("s1"),
+            over("s1"),
+            decided("c1"),
+            over("c1"),
+            end(TurnOutcome::Completed),
+        ]);
+        assert_eq!(parts(&beside), [(0, vec!["c1"]), (6, vec![])]);
+    }
+
+    #[test]
+    fn end_of_a_paused_turn_leaves_its_part_as_it_was() {
+        let given_up = turn(vec![
+            step(1, &["c1", "c2"]),
+            asked("c1"),
+            asked("c2"),
+            over("c1"),
+            over("c2"),
+            end(TurnOutcome::Cancelled),
+        ]);
+        assert_eq!(parts(&given_up), [(0, vec!["c1", "c2"]), (4, vec![])]);
+        assert!(!given_up.parts[0].is_finished && given_up.parts[1].is_finished);
+    }
+
+    #[test]
+    fn part_is_found_by_the_place_of_its_request() {
+        let id = |at| ResponseId {
+            session: "s".into(),
+            turn: 0,
+            at,
+        };
+        let events = vec![step(1, &["c1", "c2"]), asked("c1"), asked("c2")];
+        let mut open = turn(events.clone());
+        assert_eq!([0, 1, 3].map(|at| open.part_of(&id(at))), [Some(0), None, None]);
+        // A request came, and has written nothing yet.
+        assert_eq!(open.part_of(&id(4)), Some(1));
+        let further = [decided("c1"), decided("c2"), over("c1"), over("c2")];
+        let mut gone_on = turn(events.into_iter().chain(further).collect());
+        assert_eq!(
+            [0, 3, 4, 5].map(|at| gone_on.part_of(&id(at))),
+            [Some(0), None, Some(1), None]
+        );
+    }
+}
