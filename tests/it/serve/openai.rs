@@ -290,6 +290,12 @@ fn error_names_what_is_wrong_in_the_form_of_openai() {
         ),
         (
             chat,
+            json!({"model": "default", "messages": [hi[0], {"role": "assistant", "function_call": {"name": "f"}}]}),
+            "messages[1]",
+            "send `tool_calls`",
+        ),
+        (
+            chat,
             json!({"model": "default", "messages": [hi[0], called, called, result]}),
             "messages",
             "two calls have the identifier `c`",

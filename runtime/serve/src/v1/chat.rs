@@ -67,6 +67,8 @@ struct Said {
     tool_calls: Option<Vec<Called>>,
     #[serde(default)]
     tool_call_id: Option<String>,
+    #[serde(default)]
+    function_call: Value,
 }
 
 #[derive(Deserialize)]
@@ -92,6 +94,11 @@ impl Said {
             }
             conversation.result(id, text_of(&self.content)?);
             return Ok(());
+        }
+        if !self.function_call.is_null() {
+            return Err(Failure::invalid(
+                "`function_call` is not supported: send `tool_calls`",
+            ));
         }
         if self.role != "assistant" && self.tool_calls.iter().flatten().next().is_some() {
             return Err(Failure::invalid(
