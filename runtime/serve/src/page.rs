@@ -117,12 +117,10 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
 /// Returns a page with a failure, for a user whose browser asked for one. Its texts are those of the server; what stands between
 /// backticks is code.
 pub(crate) fn failure(message: &str, hints: &[String]) -> String {
-    let mut chars = message.chars();
-    let first = chars.next().map(|first| first.to_uppercase().collect::<String>());
-    let title = format!("{}{}", first.unwrap_or_default(), chars.as_str());
+    let title = sentence(message);
     let hints: String = hints
         .iter()
-        .map(|hint| format!("<p>{}</p>\n", marked(hint)))
+        .map(|hint| format!("<p>{}</p>\n", marked(&sentence(hint))))
         .collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -135,6 +133,13 @@ pub(crate) fn failure(message: &str, hints: &[String]) -> String {
         escaped(&title),
         marked(&title),
     )
+}
+
+/// Returns a text with a capital letter first.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().collect::<String>());
+    format!("{}{}", first.unwrap_or_default(), chars.as_str())
 }
 
 fn marked(text: &str) -> String {
@@ -243,7 +248,7 @@ mod tests {
         let page = failure("the `a<b>` & \"c\"", &["open `d`".to_owned()]);
         assert!(
             page.contains(
-                "<h1>The <code>a&lt;b&gt;</code> &amp; &quot;c&quot;</h1>\n<p>open <code>d</code></p>"
+                "<h1>The <code>a&lt;b&gt;</code> &amp; &quot;c&quot;</h1>\n<p>Open <code>d</code></p>"
             ),
             "{page}"
         );
