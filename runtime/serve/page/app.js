@@ -1,5 +1,5 @@
 // The shell: paths, views, theme, keys and dialogs.
-import { h, line, replace } from "./dom.js";
+import { h, line, own, replace } from "./dom.js";
 import { api } from "./contract.js";
 import { Sessions } from "./views/sessions.js";
 import { Chat } from "./views/chat.js";
@@ -48,7 +48,7 @@ class App {
     const isOut = error.status === 401 || error.status === 403;
     this.frame.dataset.view = "wide";
     replace(this.main, h("div.page", null, h("section.failure", { role: "alert" }, h("h1", null, isOut ? "Sign in with the link of the terminal" : "The server does not answer"),
-      h("p", null, isOut ? "`toolcell serve` prints a link that signs a browser in, once, and another one when it was used." : "Check that `toolcell serve` is running."),
+      h("p", null, own(isOut ? "`toolcell serve` prints a link that signs a browser in, once, and another one when it was used." : "Check that `toolcell serve` is running.")),
       h("p.faint", null, line(error.message, 300)), h("button", { onclick: () => location.reload() }, "Try again"))));
   }
 

@@ -20,6 +20,9 @@ export function h(name, attributes, ...children) {
   return element;
 }
 
+/** Text of the page, never of others: what stands between backticks is code. */
+export const own = (text) => text.split("`").map((part, place) => (place % 2 ? h("code", null, part) : part));
+
 export function append(element, children) {
   for (const child of [children].flat(Infinity)) {
     if (child === undefined || child === null || child === false || child === "") continue;

@@ -168,6 +168,7 @@ impl From<Refusal> for Failure {
                 .hint("resume it, or abandon it"),
             Refusal::NoTurn(message) => Self::new(StatusCode::CONFLICT, "no_turn", message),
             Refusal::Invalid(message) => Self::invalid(message),
+            Refusal::InvalidTool(message) => Self::invalid(message).param("tools"),
             Refusal::UsedUp { message, seconds } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "limit_used_up", message).retry_after(seconds)
             }

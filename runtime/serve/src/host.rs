@@ -30,6 +30,9 @@ pub trait Host: Send + Sync + 'static {
     /// Prepares a turn: finds or creates its session, and reserves it.
     fn begin(&self, request: TurnRequest) -> BoxFuture<'_, Result<PreparedTurn, Refusal>>;
 
+    /// True if a tool is one of the agent, as a client has it, and not of the client.
+    fn has_tool(&self, client: &str, agent: &str, tool: &str) -> bool;
+
     /// Removes the last turn of a session from its conversation; returns the number of its messages.
     fn undo<'a>(&'a self, session: &'a str, agent: &'a str) -> BoxFuture<'a, Result<usize, Refusal>>;
 
@@ -232,6 +235,8 @@ pub enum Refusal {
     NoTurn(String),
     /// The request is wrong.
     Invalid(String),
+    /// A tool of the client cannot be used.
+    InvalidTool(String),
     /// The client has used up a limit of its own for today.
     UsedUp {
         /// The limit.

@@ -114,6 +114,54 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     is_view(path).then(|| ASSETS.get("index.html")).flatten()
 }
 
+/// Returns a page with a failure, for a user whose browser asked for one. Its texts are those of the server; what stands between
+/// backticks is code.
+pub(crate) fn failure(message: &str, hints: &[String]) -> String {
+    let title = sentence(message);
+    let hints: String = hints
+        .iter()
+        .map(|hint| format!("<p>{}</p>\n", marked(&sentence(hint))))
+        .collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{} · Toolcell</title>\n\
+         <link rel=\"icon\" href=\"/page/icon.svg\" type=\"image/svg+xml\">\n\
+         <link rel=\"stylesheet\" href=\"/page/style.css\">\n</head>\n<body>\n\
+         <header class=\"bar\"><a class=\"brand\" href=\"/\">Toolcell</a></header>\n\
+         <main id=\"main\"><div class=\"page\"><div class=\"failure\"><h1>{}</h1>\n{hints}</div></div></main>\n</body>\n</html>\n",
+        escaped(&title),
+        marked(&title),
+    )
+}
+
+/// Returns a text with a capital letter first.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().collect::<String>());
+    format!("{}{}", first.unwrap_or_default(), chars.as_str())
+}
+
+fn marked(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let parts = parts.map(|(place, part)| match place % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    });
+    parts.collect()
+}
+
+fn escaped(text: &str) -> String {
+    let parts = text.chars().map(|character| match character {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        other => other.to_string(),
+    });
+    parts.collect()
+}
+
 /// True if a value of `Accept-Encoding` names gzip, without a weight of zero.
 pub(crate) fn accepts_gzip(value: &str) -> bool {
     value.split(',').any(|one| {
@@ -193,6 +241,33 @@ mod tests {
     fn page_is_small() {
         let size: usize = ASSETS.values().map(|asset| asset.gzip.len()).sum();
         assert!(size <= MAX_PAGE_BYTES, "{size}");
+    }
+
+    #[test]
+    fn failure_is_a_page_without_markup_of_others() {
+        let page = failure("the `a<b>` & \"c\"", &["open `d`".to_owned()]);
+        assert!(
+            page.contains(
+                "<h1>The <code>a&lt;b&gt;</code> &amp; &quot;c&quot;</h1>\n<p>Open <code>d</code></p>"
+            ),
+            "{page}"
+        );
+        assert!(!page.contains("<script") && !page.contains("style="), "{page}");
+    }
+
+    #[test]
+    fn landmarks_of_items_are_unique() {
+        // A section with a name is a landmark, and an item can be there twice.
+        for (name, bytes) in FILES.iter().filter(|(name, _)| name.starts_with("views/")) {
+            let source = String::from_utf8_lossy(bytes);
+            for (at, _) in source.match_indices("h(\"section") {
+                let attributes = source[at..].split_once('{').map_or("", |(_, rest)| rest);
+                let attributes = attributes.split('}').next().unwrap_or_default();
+                let head = source[at..].split_once(')').map_or("", |(head, _)| head);
+                let is_named = head.contains("aria-label\"") && attributes.contains("aria-label\": \"");
+                assert!(!is_named, "{name}: {head}");
+            }
+        }
     }
 
     #[test]

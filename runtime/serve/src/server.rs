@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, ORIGIN,
-    SET_COOKIE,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
+    ORIGIN, SET_COOKIE, VARY,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
@@ -84,9 +84,13 @@ impl Server {
             };
         }
         let is_v1 = path == "/v1" || path.starts_with("/v1/");
+        let is_api = path == "/api" || path.starts_with("/api/");
+        let accepted = toolcell_http::only(request.headers(), ACCEPT.as_str());
+        let is_for_user = !is_v1 && !is_api && accepted.is_some_and(|types| types.contains("text/html"));
         match self.answer(request, origin, path, is_v1).await {
             Ok(response) => response,
             Err(failure) if is_v1 => v1::error(failure),
+            Err(failure) if is_for_user => shown(&failure),
             Err(failure) => failure.response(),
         }
     }
@@ -285,6 +289,19 @@ impl Server {
         }
         Ok(response)
     }
+}
+
+/// Returns a failure as a page, for a user in a browser.
+fn shown(failure: &Failure) -> Response<BoxBody> {
+    let page = page::failure(&failure.message, &failure.hints);
+    let response = answer::bytes(failure.status, "text/html; charset=utf-8", page);
+    let mut response = answer::with_headers(failure, response);
+    let headers = response.headers_mut();
+    for (name, value) in page::HEADERS.iter().filter(|(name, _)| *name != "cache-control") {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    response
 }
 
 fn of_body(status: StatusCode, most: usize) -> Failure {

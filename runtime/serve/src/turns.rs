@@ -297,6 +297,17 @@ impl Turns {
         self.tasks.spawn(work);
     }
 
+    /// Runs work to its end, even if nobody waits for it any more.
+    pub(crate) async fn spawned<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        match self.tasks.spawn(work).await {
+            Ok(Some(done)) => done,
+            Ok(None) | Err(_) => Err(Failure::failed("the turn could not be started")),
+        }
+    }
+
     /// Pauses the turns that wait for an answer of the user, and those that would ask from now on.
     pub(crate) fn pause_questions(&self) {
         self.stopping.cancel();

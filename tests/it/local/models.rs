@@ -153,7 +153,7 @@ fn build_without_engine_says_how_to_get_one() {
         "{failed}"
     );
     assert!(
-        failed.contains("cargo install toolcell --features local"),
+        failed.contains("cargo install --path runtime/cli --features local"),
         "{failed}"
     );
     let failed = user.run(&["run", "Hello", "--provider", "local"]).ended(3).stderr;

@@ -10,7 +10,7 @@ fn refused(seen: Seen, code: i32) {
     let seen = seen.ended(code);
     for said in [
         "this build of Toolcell cannot verify identities of Sigstore",
-        "hint: install a build that can: cargo install toolcell --features sigstore",
+        "hint: install a build that can, in a checkout: cargo install --path runtime/cli --features sigstore",
     ] {
         assert!(seen.stderr.contains(said), "{said}: {}", seen.stderr);
     }

@@ -103,9 +103,9 @@ fn results_of_another_response_are_refused() {
     let second = respond(&served, &results(&one), Some(&one["id"])).json();
     assert_eq!(calls(&second)[0]["arguments"], r#"{"city":"Bergen"}"#, "{second}");
     // Results of the first round are not those of the second.
-    let refused = respond(&served, &results(&one), Some(&one["id"]));
+    let refused = respond(&served, &results(&one), Some(&second["id"]));
     assert_eq!(refused.status, 400, "{}", refused.body);
-    let read = served.get(&format!("/v1/responses/{}", one["id"].as_str().unwrap()));
+    let read = served.get(&format!("/v1/responses/{}", second["id"].as_str().unwrap()));
     assert_eq!(calls(&read.json()), calls(&second), "{}", read.body);
     let third = respond(&served, &results(&second), Some(&second["id"])).json();
     assert_eq!(third["output"][0]["content"][0]["text"], "It rains.", "{third}");

@@ -4,6 +4,7 @@ mod client_calls;
 mod crash;
 mod openai;
 mod openapi;
+mod response_parts;
 mod scratch;
 mod turns;
 mod users;
@@ -235,6 +236,76 @@ fn page_and_api_need_the_link_or_a_token() {
     let same = format!("{own}origin: http://{}\r\n", served.address);
     assert_eq!(served.send("POST", "/api/sessions", &same, "{}").status, 201);
     assert_eq!(served.send("GET", "/v1/models", &own, "").status, 401);
+}
+
+#[test]
+fn browser_is_shown_a_page_where_something_failed() {
+    let user = user(json!([{"text": "Hi."}]));
+    let served = Served::start(&user);
+    let browser = format!("host: {}\r\naccept: text/html,*/*;q=0.8\r\n", served.address);
+    for (path, status, told) in [
+        (
+            "/login?code=guess",
+            403,
+            "<h1>The link was used already, or is wrong</h1>",
+        ),
+        ("/nothing", 404, "<h1>There is nothing at this path</h1>"),
+    ] {
+        let answer = served.send("GET", path, &browser, "");
+        assert_eq!(answer.status, status, "{path}");
+        assert!(answer.body.contains(told), "{}", answer.body);
+        assert!(!answer.body.contains('`'), "{}", answer.body);
+        for header in [
+            "content-type: text/html",
+            "content-security-policy: default-src 'none'",
+            "vary: accept",
+        ] {
+            assert!(answer.head.contains(header), "{}", answer.head);
+        }
+    }
+    // Programs read JSON, and so does the page.
+    let program = format!("host: {}\r\naccept: */*\r\n", served.address);
+    assert_eq!(
+        served.send("GET", "/nothing", &program, "").json()["error"]["code"],
+        "not_found"
+    );
+    assert!(served.send("GET", "/api/info", &browser, "").json()["error"].is_object());
+}
+
+#[test]
+fn tools_that_no_agent_has_are_told_once() {
+    let user = user(json!([{"text": "Hi."}]));
+    user.configure(
+        "[agents.writer]\ndescription = \"Writes.\"\n\n[agents.reader]\ndescription = \"Reads.\"\n",
+    );
+    let mut child = user
+        .command(&[
+            "serve",
+            "--http",
+            "127.0.0.1:0",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+        ])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut told = Vec::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let is_last = line.contains("code=");
+        told.push(line);
+        if is_last {
+            break;
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    let withheld = told
+        .iter()
+        .filter(|line| line.contains("not offered without a grant"));
+    assert_eq!(withheld.count(), 1, "{told:#?}");
 }
 
 #[test]

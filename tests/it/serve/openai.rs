@@ -130,9 +130,13 @@ fn stored_response_is_read_again() {
         "{}",
         second.body
     );
-    let read = served.get(&path).json();
-    assert_eq!(read["status"], "completed");
-    assert_eq!(read["output"][0]["content"][0]["text"], "It rains.", "{read}");
+    // Each is a response of its own, which stays as it was.
+    for response in [first, second.json()] {
+        let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
+        let read = served.get(&path).json();
+        assert_eq!(read["status"], "completed");
+        assert_eq!(read["output"], response["output"], "{read}");
+    }
     for none in ["resp_1", "resp_0198f3c0000070008000000000000000_0"] {
         assert_eq!(served.get(&format!("/v1/responses/{none}")).status, 404);
     }
@@ -177,6 +181,9 @@ fn error_names_what_is_wrong_in_the_form_of_openai() {
     let long = "x".repeat(1 << 20);
     let chat = "/v1/chat/completions";
     let responses = "/v1/responses";
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let called = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let result = json!({"role": "tool", "tool_call_id": "c", "content": "x"});
     for (path, body, param, message) in [
         (chat, json!({"messages": hi}), "model", "no member `model`"),
         (
@@ -242,7 +249,7 @@ fn error_names_what_is_wrong_in_the_form_of_openai() {
         (
             chat,
             json!({"model": "default", "messages": hi, "tools": [{"function": {"name": long}}]}),
-            "",
+            "tools",
             "cannot be used",
         ),
         (
@@ -268,6 +275,111 @@ fn error_names_what_is_wrong_in_the_form_of_openai() {
             json!({"model": "default", "input": "x", "prompt": {"id": "p"}}),
             "prompt",
             "not supported",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [{"role": "user"}]}),
+            "messages[0]",
+            "has no `content`",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [{"role": "user", "content": "x", "tool_calls": [call]}]}),
+            "messages[0]",
+            "only a message of role `assistant`",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [hi[0], {"role": "assistant", "function_call": {"name": "f"}}]}),
+            "messages[1]",
+            "send `tool_calls`",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [hi[0], called, called, result]}),
+            "messages",
+            "two calls have the identifier `c`",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [hi[0], result, called]}),
+            "messages",
+            "is of no call before it",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": [hi[0], called, result, result]}),
+            "messages",
+            "has two results",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "functions": [{"name": "f"}]}),
+            "functions",
+            "send `tools`",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "function_call": "auto"}),
+            "function_call",
+            "send `tools`",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "modalities": ["text", "audio"]}),
+            "modalities",
+            "not supported",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "logprobs": true}),
+            "logprobs",
+            "not supported",
+        ),
+        (
+            chat,
+            json!({"model": "default", "messages": hi, "toolcell": {"cals": true}}),
+            "toolcell.cals",
+            "not a known member",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": "x", "background": true}),
+            "background",
+            "not supported",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": "x", "max_tool_calls": 1}),
+            "max_tool_calls",
+            "not supported",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": "x", "tools": [{"type": "web_search"}]}),
+            "tools",
+            "of type `function`",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": "x", "tools": [{"type": "function", "name": "no name"}]}),
+            "tools",
+            "cannot be used",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": [{"type": 1, "role": "user", "content": "x"}]}),
+            "input[0]",
+            "is not a string",
+        ),
+        (
+            responses,
+            json!({"model": "default", "input": [
+                {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c"},
+            ]}),
+            "input[1]",
+            "no `output`",
         ),
         (
             responses,

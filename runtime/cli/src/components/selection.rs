@@ -74,7 +74,8 @@ pub(crate) async fn load_for_agent(
     check_tools(&loaded[..mains], loader.environment)?;
     if !not_offered.is_empty() {
         let not_offered = Text::join(not_offered, ", ");
-        console.note(text!("not offered without a grant: {}", not_offered));
+        // Several agents can have the same tools.
+        console.note_once(text!("not offered without a grant: {}", not_offered));
     }
     Ok((loaded, mains))
 }

@@ -1,5 +1,5 @@
 // The conversation: items, the question above the input, and the input.
-import { h, line, replace, announce } from "../dom.js";
+import { h, line, own, replace, announce } from "../dom.js";
 import { ApiError, follow } from "../api.js";
 import { api } from "../contract.js";
 import { Session } from "../model.js";
@@ -107,7 +107,7 @@ export class Chat {
       403: ["You may not open this session", "It belongs to another user of this server."],
       404: ["There is no such session", "It may have been deleted. The list on the left has those that are there."],
     }[error.status] || ["The session could not be loaded", "Check that the server is running."];
-    replace(this.column, h("section.failure", { role: "alert" }, h("h2", null, words[0]), h("p", null, words[1]), h("p.faint", null, line(error.message, 300)),
+    replace(this.column, h("section.failure", { role: "alert" }, h("h2", null, words[0]), h("p", null, own(words[1])), h("p.faint", null, line(error.message, 300)),
       h("button", { onclick: () => this.open(this.session?.id) }, "Retry")));
   }
 

@@ -1,5 +1,5 @@
 // Items of a conversation: text of the user and the model, calls, notices and ends of turns.
-import { h, foreign, line, box, tree, replace, plural, count, money, span, copyButton, append } from "../dom.js";
+import { h, foreign, line, own, box, tree, replace, plural, count, money, span, copyButton, append } from "../dom.js";
 import { markdown } from "../api.js";
 import { callCard, contentPart } from "./calls.js";
 
@@ -154,8 +154,8 @@ class End {
     const suggestions = outcome.outcome === "asked" && outcome.suggestions;
     const words = { cancelled: "■ cancelled · ", step_limit: `! the turn reached its limit of ${outcome.steps} steps · `, tools_failed: "! every call failed, and the answer was given without tools · " };
     this.element = h("div.item.end", null,
-      failure && h("section.failure", { "aria-label": "The turn failed" }, h("h3", null, "✗ ", failure.what),
-        failure.why && box(failure.why, { lines: 6, label: "Reason" }), failure.todo && h("p", null, failure.todo),
+      failure && h("div.failure", { role: "group", "aria-label": "The turn failed" }, h("h3", null, "✗ ", failure.what),
+        failure.why && box(failure.why, { lines: 6, label: "Reason" }), failure.todo && h("p", null, own(failure.todo)),
         h("button", { onclick: onRetry }, "Retry")),
       suggestions?.length > 0 && h("div.row", null, suggestions.slice(0, 12).map((text) => h("button", { onclick: () => onSuggest(text) }, line(text, 120)))),
       words[outcome.outcome] || "", parts.join(" · "));

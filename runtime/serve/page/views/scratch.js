@@ -1,5 +1,5 @@
 // Changes that tools left in a scratch overlay: as a diff, to commit or to discard by file.
-import { h, line, replace, foreign, plural } from "../dom.js";
+import { h, line, own, replace, foreign, plural } from "../dom.js";
 import { api } from "../contract.js";
 
 const CHANGES = { added: "+ added", modified: "~ changed", changed: "~ changed", removed: "− removed", deleted: "− removed" };
@@ -47,7 +47,7 @@ export class Scratch {
       if (!name) {
         const names = await api.scratches();
         replace(this.content, names.length ? h("ul", null, names.map((one) => h("li", null, h("a", { href: "/scratch/" + encodeURIComponent(one.name), "data-nav": true }, line(one.name, 100)), one.directory && [" in ", line(one.directory, 100)], ` ${plural(one.files, "change")}`)))
-          : h("p.faint", null, "No tool has a scratch directory. With `scratch = \"DIR\"` of a tool in your configuration, its changes stand here to be reviewed."));
+          : h("p.faint", null, own("No tool has a scratch directory. With `scratch = \"DIR\"` of a tool in your configuration, its changes stand here to be reviewed.")));
         return;
       }
       const { files, more, skipped } = await api.scratch(name);
@@ -69,7 +69,7 @@ export class Scratch {
         file.diff ? show(file.diff) : h("p.faint", null, line(file.about || "no difference in content", 200)))),
       this.more > 0 && h("p.warn", null, `⚠ ${plural(this.more, "more change")} are not listed: commit or discard some of these first`),
       this.skipped.length > 0 && h("section.card", null, h("h2", null, "Not committed here"),
-        h("p.faint", null, "Denied files, links that lead out, and files that start programs, which `toolcell scratch commit --dangerous` commits."),
+        h("p.faint", null, own("Denied files, links that lead out, and files that start programs, which `toolcell scratch commit --dangerous` commits.")),
         h("ul", null, this.skipped.slice(0, 100).map((one) => h("li", null, line(one.path, 200), " ", line(one.reason, 300))))));
   }
 

@@ -23,6 +23,10 @@ use crate::host::ScratchDecision;
 use crate::markdown;
 use crate::server::{Call, Server};
 
+/// Maximum size of texts that are rendered on a thread of the runtime, in bytes: about a millisecond. Larger ones would hold up
+/// other requests, and have a thread of their own.
+const MAX_INLINE: usize = 16 << 10;
+
 /// Maximum number of days of usage.
 const MAX_DAYS: u64 = 366;
 
@@ -145,15 +149,7 @@ pub(crate) async fn respond(
             scratch::decide(server, &call, &part(name)?, decision).await
         }
         ["questions"] => questions::all(server, &call).await,
-        ["markdown"] => match markdown::respond(&call.body) {
-            Ok(rendered) => Ok(answer::bytes(StatusCode::OK, "application/json", rendered)),
-            Err(error @ markdown::MarkdownError::TooLarge { .. }) => Err(Failure::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "too_large",
-                error.to_string(),
-            )),
-            Err(error) => Err(Failure::invalid(error.to_string())),
-        },
+        ["markdown"] => render(call.body).await,
         ["sessions"] if is_get => sessions::list(server, &call).await,
         ["sessions"] => sessions::create(server, &call).await,
         ["sessions", id, rest @ ..] => {
@@ -177,6 +173,23 @@ pub(crate) async fn respond(
             }
         }
         _ => Err(Failure::not_found("there is nothing at this path")),
+    }
+}
+
+/// Renders texts of the page.
+async fn render(body: Vec<u8>) -> Result<Response<BoxBody>, Failure> {
+    let rendered = match body.len() > MAX_INLINE {
+        true => tokio::task::spawn_blocking(move || markdown::respond(&body)).await,
+        false => Ok(markdown::respond(&body)),
+    };
+    match rendered.map_err(|_| Failure::failed("the text could not be rendered"))? {
+        Ok(rendered) => Ok(answer::bytes(StatusCode::OK, "application/json", rendered)),
+        Err(error @ markdown::MarkdownError::TooLarge { .. }) => Err(Failure::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            error.to_string(),
+        )),
+        Err(error) => Err(Failure::invalid(error.to_string())),
     }
 }
 

@@ -236,23 +236,21 @@ impl Builder<'_> {
             self.plain("\\");
         }
         let is_plain = self.is_code() || self.open.iter().any(|open| open.destination.is_some());
-        let mut rest = text;
-        while let Some(range) = (!is_plain).then(|| link::bare(rest)).flatten() {
-            let Some(address) = link::address(&rest[range.clone()]) else {
-                break;
-            };
-            self.plain(&rest[..range.start]);
+        let mut written = 0;
+        for (range, address) in link::bare(if is_plain { "" } else { text }) {
+            self.plain(&text[written..range.start]);
+            written = range.end;
+            let shown = &text[range];
             let mut attributes = Vec::new();
-            if address.href.trim_end_matches('/') != rest[range.clone()].trim_end_matches('/') {
+            if address.href.trim_end_matches('/') != shown.trim_end_matches('/') {
                 attributes.push(("host", address.host));
             }
             attributes.push(("href", address.href));
             let mut children = Vec::new();
-            inert::push_text(&mut children, &rest[range.clone()], 0);
+            inert::push_text(&mut children, shown, 0);
             self.append(Node::with(Tag::Link, attributes, children));
-            rest = &rest[range.end..];
         }
-        self.plain(rest);
+        self.plain(&text[written..]);
     }
 
     fn is_code(&self) -> bool {
@@ -375,6 +373,10 @@ mod tests {
             (
                 "<https://b.test/c>",
                 r#"[["p",["a",{"href":"https://b.test/c"},"https://b.test/c"]]]"#,
+            ),
+            (
+                "xhttps://a.test and https://b.test",
+                r#"[["p","xhttps://a.test and ",["a",{"href":"https://b.test/"},"https://b.test"]]]"#,
             ),
             (
                 "see https://b.test/c.",

@@ -1,5 +1,7 @@
 //! Addresses of links.
 
+use std::ops::Range;
+
 use url::Url;
 
 /// Maximum length of an address that a link has, in bytes. Longer ones are shown as text: an address is the cheapest way to
@@ -41,28 +43,49 @@ pub(super) fn address(destination: &str) -> Option<Address> {
     is_safe.then_some(Address { href, host })
 }
 
-/// Returns the next address in a text that is not written as a link, as its range.
-pub(super) fn bare(text: &str) -> Option<std::ops::Range<usize>> {
-    let starts = ["https://", "http://"]
-        .into_iter()
-        .filter_map(|scheme| text.find(scheme));
-    let start = starts.min()?;
-    let is_in_word = text[..start]
-        .chars()
-        .next_back()
-        .is_some_and(char::is_alphanumeric);
-    let rest = &text[start..];
-    let is_end = |c: char| c.is_whitespace() || c.is_control() || "<>\"'`|{}\\^".contains(c);
-    let mut end = rest.find(is_end).unwrap_or(rest.len());
-    while let Some(last) = rest[..end].chars().next_back() {
-        let is_unbalanced = last == ')' && !rest[..end].contains('(');
-        if ".,;:!?*_~]".contains(last) || is_unbalanced {
-            end -= last.len_utf8();
-        } else {
-            break;
+/// Returns the addresses in a text that are not written as links, with their ranges. The time is linear in the text: no part of
+/// it is looked at again for a further address.
+pub(super) fn bare(text: &str) -> impl Iterator<Item = (Range<usize>, Address)> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        while let Some(found) = text[from..].find("http") {
+            let start = from + found;
+            let rest = &text[start..];
+            let scheme = ["https://", "http://"]
+                .into_iter()
+                .find(|scheme| rest.starts_with(scheme));
+            let is_in_word = text[..start]
+                .chars()
+                .next_back()
+                .is_some_and(char::is_alphanumeric);
+            let Some(scheme) = scheme.filter(|_| !is_in_word) else {
+                from = start + "http".len();
+                continue;
+            };
+            let end = rest.find(is_end).unwrap_or(rest.len());
+            from = start + end;
+            let written = without_punctuation(&rest[..end]);
+            if written.len() > scheme.len()
+                && let Some(address) = address(written)
+            {
+                return Some((start..start + written.len(), address));
+            }
         }
-    }
-    (!is_in_word && end > "https://".len()).then_some(start..start + end)
+        None
+    })
+}
+
+/// True for a character that an address in a text does not have.
+fn is_end(character: char) -> bool {
+    character.is_whitespace() || character.is_control() || "<>\"'`|{}\\^".contains(character)
+}
+
+/// Returns an address without the punctuation of the sentence around it.
+fn without_punctuation(address: &str) -> &str {
+    // What is removed has no opening parenthesis.
+    let has_opening = address.contains('(');
+    let is_around = |character: char| ".,;:!?*_~]".contains(character) || (character == ')' && !has_opening);
+    address.trim_end_matches(is_around)
 }
 
 #[cfg(test)]
@@ -129,10 +152,34 @@ mod tests {
             ("https://a.test/x_(y)", Some("https://a.test/x_(y)")),
             ("http://a.test, https://b.test", Some("http://a.test")),
             ("xhttps://a.test", None),
+            ("xhttps://a.test and https://b.test", Some("https://b.test")),
+            ("http https http: https://b.test", Some("https://b.test")),
+            ("https://a@evil.test/ https://b.test", Some("https://b.test")),
+            ("https:// https://b.test", Some("https://b.test")),
             ("https://", None),
             ("nothing", None),
         ] {
-            assert_eq!(bare(text).map(|range| &text[range]), found, "{text}");
+            let first = bare(text).next();
+            assert_eq!(first.map(|(range, _)| &text[range]), found, "{text}");
+        }
+        let all = bare("http://a.test, https://b.test (http://c.test)");
+        let hosts: Vec<String> = all.map(|(_, address)| address.host).collect();
+        assert_eq!(hosts, ["a.test", "b.test", "c.test"]);
+    }
+
+    #[test]
+    fn addresses_are_found_in_linear_time() {
+        // With a search of the whole rest for each of them, these would take minutes.
+        let count = 200_000;
+        for (text, found) in [
+            ("http://a.b ".repeat(count), count),
+            (format!("http://a{}", ")".repeat(8 * count)), 1),
+            (format!("http://a({}", ")".repeat(8 * count)), 0),
+            ("http://".repeat(count), 0),
+            ("xhttp://".repeat(count), 0),
+            ("http".repeat(count), 0),
+        ] {
+            assert_eq!(bare(&text).count(), found, "{}", &text[..20]);
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Beginnings of the turns of responses: a session of the store or in memory, a turn that waits for results, or a session that goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hyper::StatusCode;
-use toolcell_core::{Event, Message};
+use tokio_util::sync::CancellationToken;
+use toolcell_core::{Event, Message, Part as MessagePart};
 
-use super::call_id::TurnResults;
-use super::responses::{MAX_TURN, of_id};
-use super::stored::StoredTurn;
+use super::call_id::{CallId, TurnResults};
+use super::parts::{Part, StoredTurn};
+use super::response_id::ResponseId;
 use crate::answer::Failure;
-use crate::host::{CallPlace, Keep, Start};
+use crate::host::{CallPlace, Keep, Start, TurnRequest};
 use crate::server::{Call, Server};
 
 /// Turn of a response.
@@ -24,6 +26,17 @@ pub(super) struct Begin {
     pub(super) at: u64,
     /// True if the session was added to the store for it.
     pub(super) is_new: bool,
+}
+
+impl Begin {
+    /// Goes on in a copy of the session up to a number of events.
+    async fn fork(&mut self, server: &Server, events: u64) -> Result<(), Failure> {
+        let fork = uuid::Uuid::now_v7().to_string();
+        let store = server.turns.host.store();
+        store.fork(&self.session, &fork, Some(events)).await?;
+        (self.session, self.at, self.is_new) = (fork, events, true);
+        Ok(())
+    }
 }
 
 /// Begins a session of the store, whose earlier messages are imported.
@@ -81,18 +94,16 @@ pub(super) async fn waiting(
     let Ok(info) = store.info(&session).await else {
         return Ok(None);
     };
-    if !server.is_of_caller(call, &info) || server.turns.state_of(&info).await != "open" {
+    if !server.is_of_caller(call, &info) {
         return Ok(None);
     }
-    let entries = store.entries(&session, turn, MAX_TURN, 64 << 20).await?;
-    let is_open = entries.first().is_some_and(|entry| is_start(&entry.json));
-    // A client that goes back to earlier results begins another turn with its messages.
-    let waiting = StoredTurn::of(entries.get(1..).unwrap_or_default()).end.waiting;
-    let mut places = results.keys();
-    if !is_open || !places.all(|place| waiting.iter().any(|call| call.place == *place)) {
+    let Some(stored) = StoredTurn::read(server, &info, turn).await? else {
         return Ok(None);
-    }
-    Ok(Some(Begin {
+    };
+    let Some(index) = (stored.parts.iter()).rposition(|part| waits_for(part, &results)) else {
+        return Ok(None);
+    };
+    let mut begin = Begin {
         session,
         keep: Keep::Stored,
         start: Start::Resume,
@@ -100,12 +111,22 @@ pub(super) async fn waiting(
         events: turn,
         at: info.events,
         is_new: false,
-    }))
+    };
+    if let Some(next) = stored.after(index) {
+        // A client that goes back to earlier results begins another turn with its messages.
+        if messages.len() > count {
+            return Ok(None);
+        }
+        begin.fork(server, next).await?;
+    }
+    Ok(Some(begin))
 }
 
-/// True for the JSON of an event that begins a turn.
-fn is_start(json: &str) -> bool {
-    json.starts_with(r#"{"type":"turn_started""#)
+/// True if a part ended with calls of all of these results.
+fn waits_for(part: &Part, results: &BTreeMap<CallPlace, String>) -> bool {
+    let waiting = &part.end.waiting;
+    let mut places = results.keys();
+    places.all(|place| waiting.iter().any(|call| call.place == *place))
 }
 
 /// Begins a session in memory, or continues one that waits for these results.
@@ -127,7 +148,8 @@ pub(super) fn in_memory(
             start: Start::Resume,
             results: of_turn.results,
             events: 0,
-            at: 0,
+            // It has no events in the store; its parts are told apart by their times.
+            at: crate::live::now_ms(),
             is_new: false,
         },
         None => {
@@ -149,7 +171,7 @@ pub(super) fn in_memory(
 pub(super) async fn go_on(
     server: &Server,
     call: &Call,
-    previous: &str,
+    (agent, previous): (&str, &str),
     is_stored: bool,
     messages: Vec<Message>,
     results: &[(String, String)],
@@ -162,66 +184,94 @@ pub(super) async fn go_on(
         )
         .param("previous_response_id")
     };
-    let (named, before) = of_id(previous).ok_or_else(none)?;
+    let id = ResponseId::parse(previous).ok_or_else(none)?;
     let store = server.turns.host.store();
-    let info = store.info(&named).await.map_err(|_| none())?;
-    if !server.is_of_caller(call, &info) || before > info.events {
+    let info = store.info(&id.session).await.map_err(|_| none())?;
+    if !server.is_of_caller(call, &info) {
         return Err(none());
     }
-    let (start, results) = input_of(messages, results, (&named, before))?;
-    let entries = store.entries(&named, before, MAX_TURN, 64 << 20).await?;
-    // An identifier is that of the beginning of a turn.
-    if !entries.first().is_some_and(|entry| is_start(&entry.json)) {
-        return Err(none());
-    }
-    let mut later = entries.iter().skip(1).filter(|entry| is_start(&entry.json));
-    let next = later.next().map(|next| next.seq - 1);
-    let is_waiting = || {
-        !StoredTurn::of(entries.get(1..).unwrap_or_default())
-            .end
-            .waiting
-            .is_empty()
-    };
-    if next.is_none() && !matches!(start, Start::Resume) && is_waiting() {
+    let stored = StoredTurn::read(server, &info, id.turn).await?;
+    let mut stored = stored.ok_or_else(none)?;
+    let index = stored.part_of(&id).ok_or_else(none)?;
+    let (part, next) = (&stored.parts[index], stored.after(index));
+    let (start, results) = input_of(messages, results, &id, part)?;
+    let is_same_turn = matches!(start, Start::Resume);
+    if !is_same_turn && part.is_paused() {
         let message = "the previous response waits for the results of its calls: send a `function_call_output` for each";
         return Err(Failure::invalid(message).param("input"));
     }
-    let (mut session, mut events) = (named, info.events);
     if next.is_some() && !is_stored {
         let message = "with `store: false`, only the last response of a conversation is continued";
         return Err(Failure::invalid(message).param("previous_response_id"));
     }
-    if let Some(next) = next {
-        // Another request went on from the same response.
-        events = next;
-        let fork = uuid::Uuid::now_v7().to_string();
-        store.fork(&session, &fork, Some(events)).await?;
-        session = fork;
-    }
-    let is_same_turn = matches!(start, Start::Resume);
-    let keep = match is_stored {
-        true => Keep::Stored,
-        false => Keep::Copied(std::mem::replace(&mut session, uuid::Uuid::now_v7().to_string())),
-    };
-    Ok(Begin {
-        session,
-        keep,
+    let mut begin = Begin {
+        session: id.session,
+        keep: Keep::Stored,
         start,
         results,
-        events: if is_same_turn { before } else { events },
-        at: events,
-        is_new: next.is_some(),
-    })
+        events: id.turn,
+        at: info.events,
+        is_new: false,
+    };
+    if let Some(next) = next {
+        // Another request went on from the same response.
+        begin.fork(server, next).await?;
+    } else if !is_same_turn && !part.is_finished {
+        // It was interrupted, and its client goes on without the rest of it.
+        begin.at = abandon(server, call, agent, &begin.session).await?;
+    }
+    if !is_same_turn {
+        begin.events = begin.at;
+    }
+    if !is_stored {
+        let copy = uuid::Uuid::now_v7().to_string();
+        begin.keep = Keep::Copied(std::mem::replace(&mut begin.session, copy));
+    }
+    Ok(begin)
 }
 
-/// Reads the input after a response, which is of a session and after a number of events: a message of the user, or results of its
-/// calls.
+/// Ends an open turn of a session; returns the number of events then.
+async fn abandon(server: &Server, call: &Call, agent: &str, session: &str) -> Result<u64, Failure> {
+    let request = TurnRequest {
+        client: call.caller.owner.clone(),
+        session: session.to_owned(),
+        keep: Keep::Stored,
+        agent: agent.to_owned(),
+        start: Start::Abandon,
+        instructions: String::new(),
+        asker: None,
+        client_tools: Vec::new(),
+        results: BTreeMap::new(),
+    };
+    let (turns, client) = (server.turns.clone(), call.caller.state.clone());
+    // It is not cut off if the client leaves meanwhile.
+    let ended = server.turns.spawned(async move {
+        let sink = Arc::new(|_: &Event| {});
+        turns
+            .run_for(&client, request, sink, CancellationToken::new())
+            .await
+    });
+    ended.await?;
+    Ok(server.turns.host.store().info(session).await?.events)
+}
+
+/// Reads the input after a response: a message of the user, or results of its calls.
 fn input_of(
     messages: Vec<Message>,
     results: &[(String, String)],
-    (session, events): (&str, u64),
+    id: &ResponseId,
+    part: &Part,
 ) -> Result<(Start, BTreeMap<CallPlace, String>), Failure> {
     let wrong = |message: &str| Failure::invalid(message).param("input");
+    let messages = without_own(messages, id, part);
+    if messages
+        .iter()
+        .any(|message| matches!(message, Message::Assistant { .. }))
+    {
+        return Err(wrong(
+            "with `previous_response_id`, `input` has messages of the user, or results of calls: leave out items of earlier responses",
+        ));
+    }
     if !results.is_empty() {
         if messages.len() > results.len() {
             return Err(wrong(
@@ -229,7 +279,9 @@ fn input_of(
             ));
         }
         let of_turn = TurnResults::of(results.iter().map(|(id, text)| (id.as_str(), text.clone())));
-        let of_turn = of_turn.filter(|of| (of.session.as_str(), of.turn) == (session, events));
+        let of_turn = of_turn
+            .filter(|of| (of.session.as_str(), of.turn) == (id.session.as_str(), id.turn))
+            .filter(|of| waits_for(part, &of.results));
         let of_turn = of_turn.ok_or_else(|| {
             wrong("the results in `input` are of calls that the previous response does not have")
         })?;
@@ -247,4 +299,23 @@ fn input_of(
         }
     }
     Ok((Start::Parts(Message::User { content }), BTreeMap::new()))
+}
+
+/// Leaves out the calls of a response that its client sends back with their results.
+fn without_own(messages: Vec<Message>, id: &ResponseId, part: &Part) -> Vec<Message> {
+    let own = part.end.waiting.iter().map(|call| {
+        let id = CallId {
+            session: id.session.clone(),
+            turn: id.turn,
+            place: call.place,
+        };
+        id.to_string()
+    });
+    let own: BTreeSet<String> = own.collect();
+    let is_own = |part: &MessagePart| matches!(part, MessagePart::Call(call) if own.contains(&call.id));
+    let is_other = |message: &Message| match message {
+        Message::Assistant { parts } => !parts.iter().all(is_own),
+        _ => true,
+    };
+    messages.into_iter().filter(is_other).collect()
 }

@@ -14,7 +14,10 @@ use toolcell_http::BoxBody;
 use super::call_id::{CallId, TurnResults};
 use super::feed::Feed;
 use super::messages::{Conversation, text_of};
-use super::{V1, Wishes, chat_usage, error_of, failure_of, finish_reason, seconds};
+use super::{
+    NO_LOGPROBS, V1, Wishes, chat_usage, check_absent, error_of, failure_of, finish_reason, is_wanted,
+    seconds,
+};
 use crate::answer::{self, Failure};
 use crate::host::{ClientTool, Keep, Start, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
@@ -34,6 +37,18 @@ struct Chat {
     #[serde(default)]
     n: Option<u64>,
     #[serde(default)]
+    functions: Value,
+    #[serde(default)]
+    function_call: Value,
+    #[serde(default)]
+    modalities: Value,
+    #[serde(default)]
+    audio: Value,
+    #[serde(default)]
+    logprobs: Value,
+    #[serde(default)]
+    top_logprobs: Value,
+    #[serde(default)]
     toolcell: Wishes,
 }
 
@@ -52,6 +67,8 @@ struct Said {
     tool_calls: Option<Vec<Called>>,
     #[serde(default)]
     tool_call_id: Option<String>,
+    #[serde(default)]
+    function_call: Value,
 }
 
 #[derive(Deserialize)]
@@ -72,8 +89,21 @@ impl Said {
         if self.role == "tool" {
             let id = self.tool_call_id.as_deref();
             let id = id.ok_or_else(|| Failure::invalid("a message of role `tool` has no `tool_call_id`"))?;
+            if self.content.is_null() {
+                return Err(Failure::invalid("a message of role `tool` has no `content`"));
+            }
             conversation.result(id, text_of(&self.content)?);
             return Ok(());
+        }
+        if !self.function_call.is_null() {
+            return Err(Failure::invalid(
+                "`function_call` is not supported: send `tool_calls`",
+            ));
+        }
+        if self.role != "assistant" && self.tool_calls.iter().flatten().next().is_some() {
+            return Err(Failure::invalid(
+                "only a message of role `assistant` has `tool_calls`",
+            ));
         }
         conversation.say(&self.role, &self.content)?;
         for call in self.tool_calls.iter().flatten() {
@@ -84,6 +114,23 @@ impl Said {
 }
 
 impl Chat {
+    /// Checks that nothing is wanted which this server does not have.
+    fn check(&self) -> Result<(), Failure> {
+        if self.n.is_some_and(|n| n != 1) {
+            return Err(Failure::invalid("`n` is 1: a turn has one answer").param("n"));
+        }
+        let modalities = self.modalities.as_array();
+        let is_spoken = modalities.is_some_and(|all| all.iter().any(|one| one != "text"));
+        check_absent(&[
+            ("functions", is_wanted(&self.functions), "send `tools`"),
+            ("function_call", is_wanted(&self.function_call), "send `tools`"),
+            ("modalities", is_spoken, "an answer is a text"),
+            ("audio", is_wanted(&self.audio), "an answer is a text"),
+            ("logprobs", is_wanted(&self.logprobs), NO_LOGPROBS),
+            ("top_logprobs", is_wanted(&self.top_logprobs), NO_LOGPROBS),
+        ])
+    }
+
     fn conversation(&self) -> Result<Conversation, Failure> {
         let mut conversation = Conversation::default();
         for (index, said) in self.messages.iter().enumerate() {
@@ -131,9 +178,7 @@ pub(super) async fn respond(
 ) -> Result<Response<BoxBody>, Failure> {
     let chat: Chat = call.parse()?;
     let agent = super::agent(server, call, &chat.model)?;
-    if chat.n.is_some_and(|n| n != 1) {
-        return Err(Failure::invalid("`n` is 1: a turn has one answer").param("n"));
-    }
+    chat.check()?;
     let conversation = chat.conversation()?;
     let client_tools = chat.tools()?;
     let trailing: Vec<(&str, String)> = (conversation.messages.iter().rev())
@@ -147,7 +192,7 @@ pub(super) async fn respond(
     let (session, keep, start, results) = match paused {
         Some(of_turn) => (of_turn.session, Keep::Paused, Start::Resume, of_turn.results),
         None => {
-            conversation.check_results()?;
+            conversation.check_results("messages")?;
             let session = uuid::Uuid::now_v7().to_string();
             (
                 session,
@@ -174,7 +219,7 @@ pub(super) async fn respond(
     let feed = Feed::new(chat.toolcell);
     run(server, call, request, feed.clone(), cancel, false);
     let answer = Answer {
-        id: format!("chatcmpl-{}", session.replace('-', "")),
+        id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
         session,
         owner: call.caller.owner.clone(),
         model: chat.model,

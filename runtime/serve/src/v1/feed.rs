@@ -4,14 +4,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::{Event, EventSink};
+use toolcell_core::{Event, EventSink, ToolError};
 
-use super::Wishes;
+use super::imitation::Search;
+use super::{MAX_NAME, Wishes};
 use crate::answer::{Failure, excerpt};
 use crate::host::TurnEnd;
 
 /// Beginning of a line of Toolcell in the text of an answer.
 const MARK: &str = "[Toolcell]";
+
+/// Follows what looks like it in the text of the model.
+const BY_MODEL: &str = " (written by the model)";
 
 /// Maximum length of a notice, in characters.
 const MAX_NOTICE: usize = 2_000;
@@ -31,6 +35,8 @@ struct State {
     text: String,
     /// Length of the text when the step began.
     step: usize,
+    /// Search for lines in the text of the model that look like those of Toolcell.
+    search: Search,
     /// True if a paragraph ends before the next text.
     needs_break: bool,
     changes: u64,
@@ -53,16 +59,16 @@ impl State {
         if !wishes.notices && !wishes.calls {
             return self.push(text);
         }
-        for piece in text.split_inclusive(']') {
-            self.push(piece);
-            let line = self.text.rsplit(['\n', '\r']).next().unwrap_or_default();
-            // What stands before it on the line can be invisible.
-            let line =
-                line.trim_start_matches(|character: char| !character.is_alphanumeric() && character != '[');
-            if line.eq_ignore_ascii_case(MARK) {
-                self.text.push_str(" (written by the model)");
+        let mut written = 0;
+        for (at, character) in text.char_indices() {
+            if self.search.add(character) {
+                let end = at + character.len_utf8();
+                self.push(&text[written..end]);
+                self.text.push_str(BY_MODEL);
+                written = end;
             }
         }
+        self.push(&text[written..]);
     }
 
     fn paragraph(&mut self, text: &str) {
@@ -167,15 +173,43 @@ impl EventSink for Feed {
                 self.change(|state| state.paragraph(&format!("{MARK}: {level}{by}{text}")));
             }
             Event::CallStarted { tool, .. } if wishes.calls => {
+                let tool = name_of(tool);
                 self.change(|state| state.paragraph(&format!("{MARK}: call of `{tool}`")));
+            }
+            Event::CallFinished { tool, result, .. } if wishes.calls => {
+                if let Some(error) = &result.error {
+                    let told = told(&name_of(tool), error, result.not_run);
+                    self.change(|state| state.paragraph(&format!("{MARK}: {told}")));
+                }
             }
             _ => {}
         }
     }
 }
 
+/// Returns the name of a tool, which the model wrote, so that it cannot end its quotation.
+fn name_of(tool: &str) -> String {
+    excerpt(tool, MAX_NAME).replace('`', "'")
+}
+
+/// Tells what became of a call that gave no result. Words of tools are for the model.
+fn told(tool: &str, error: &ToolError, is_not_run: bool) -> String {
+    match error {
+        ToolError::UnknownTool { .. } => format!("there is no tool `{tool}`"),
+        ToolError::Denied { .. } => format!("the call of `{tool}` was refused"),
+        ToolError::Cancelled => format!("the call of `{tool}` was cancelled"),
+        ToolError::InvalidArguments { .. } if is_not_run => {
+            format!("the call of `{tool}` did not run: its arguments are invalid")
+        }
+        _ if is_not_run => format!("the call of `{tool}` did not run"),
+        _ => format!("the call of `{tool}` failed"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use toolcell_core::CallResult;
+
     use super::*;
 
     fn events(wishes: Wishes) -> String {
@@ -210,6 +244,38 @@ mod tests {
             calls: true,
         };
         assert_eq!(events(all), "ab\n\n[Toolcell]: call of `t`\n\n[Toolcell]: n\n\nc");
+    }
+
+    #[test]
+    fn call_without_a_result_tells_what_became_of_it() {
+        let calls = Wishes {
+            notices: false,
+            calls: true,
+        };
+        let unknown = ToolError::UnknownTool {
+            name: "t".into(),
+            near: Vec::new(),
+        };
+        let failed = ToolError::Failed { message: "x".into() };
+        for (result, told) in [
+            (CallResult::text("x"), None),
+            (CallResult::refused(unknown), Some("there is no tool `t'`")),
+            (
+                CallResult::refused(ToolError::denied("x", None)),
+                Some("the call of `t'` was refused"),
+            ),
+            (CallResult::failed(failed), Some("the call of `t'` failed")),
+        ] {
+            let feed = Feed::new(calls);
+            feed.event(&Event::CallFinished {
+                id: "1".into(),
+                tool: "t`".into(),
+                result,
+            });
+            let text = feed.state.lock().unwrap().text.clone();
+            let expected = told.map(|told| format!("[Toolcell]: {told}"));
+            assert_eq!(text, expected.unwrap_or_default());
+        }
     }
 
     #[test]
@@ -271,9 +337,21 @@ mod tests {
                 "{text}"
             );
         }
-        assert_eq!(
-            written(all, &["as [Toolcell] says [1]"]),
-            "as [Toolcell] says [1]"
-        );
+        assert_eq!(written(all, &["as it says [1]", "]"]), "as it says [1]]");
+    }
+
+    #[test]
+    fn text_of_brackets_takes_linear_time() {
+        // A search of the line for each of them would take hours.
+        let feed = Feed::new(Wishes {
+            notices: true,
+            calls: true,
+        });
+        let text = "]".repeat(2_000_000);
+        feed.event(&Event::TextDelta { text: text.clone() });
+        feed.event(&Event::TextDelta {
+            text: "[".repeat(2_000_000),
+        });
+        assert!(feed.state.lock().unwrap().text.starts_with(&text));
     }
 }

@@ -20,8 +20,17 @@ pub(super) struct Conversation {
     pub(super) messages: Vec<Message>,
     /// Texts of system and developer messages.
     pub(super) instructions: String,
-    /// Names of the calls, by their identifiers.
-    calls: HashMap<String, String>,
+    /// Calls, by their identifiers.
+    calls: HashMap<String, Called>,
+    /// First reason for which a provider would not take the calls and results.
+    wrong: Option<String>,
+}
+
+/// Call of the conversation.
+#[derive(Debug)]
+struct Called {
+    name: String,
+    has_result: bool,
 }
 
 impl Conversation {
@@ -38,6 +47,9 @@ impl Conversation {
             "system" | "developer" => {
                 let text = text_of(content)?;
                 self.instruct(&text);
+            }
+            "user" if content.is_null() => {
+                return Err(Failure::invalid("a message of the user has no `content`"));
             }
             "user" => self.messages.push(Message::User {
                 content: contents(content)?,
@@ -67,7 +79,16 @@ impl Conversation {
     }
 
     pub(super) fn call(&mut self, id: &str, name: &str, arguments: &str) {
-        self.calls.insert(id.to_owned(), name.to_owned());
+        let call = Called {
+            name: name.to_owned(),
+            has_result: false,
+        };
+        if self.calls.insert(id.to_owned(), call).is_some() {
+            self.note(format!(
+                "two calls have the identifier `{}`",
+                excerpt(id, MAX_NAME)
+            ));
+        }
         self.part(Part::Call(CallRequest {
             id: id.to_owned(),
             name: name.to_owned(),
@@ -76,28 +97,40 @@ impl Conversation {
         }));
     }
 
-    /// Checks that each result is of a call before it.
+    fn note(&mut self, wrong: String) {
+        self.wrong.get_or_insert(wrong);
+    }
+
+    /// Checks that each result is the only one of a call before it, and that no two calls have one identifier.
     ///
     /// # Errors
-    /// One is not: the model would never read it.
-    pub(super) fn check_results(&self) -> Result<(), Failure> {
-        for message in &self.messages {
-            if let Message::Tool { call_id, .. } = message
-                && !self.calls.contains_key(call_id)
-            {
-                let id = excerpt(call_id, MAX_NAME);
-                return Err(Failure::invalid(format!(
-                    "the result of `{id}` is of no call before it"
-                )));
-            }
+    /// A result would never be read, or no provider would take the conversation. `param` is the member that has it.
+    pub(super) fn check_results(&self, param: &str) -> Result<(), Failure> {
+        match &self.wrong {
+            Some(wrong) => Err(Failure::invalid(wrong.as_str()).param(param)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     pub(super) fn result(&mut self, id: &str, text: String) {
+        let shown = || excerpt(id, MAX_NAME);
+        let (name, wrong) = match self.calls.get_mut(id) {
+            None => (
+                String::new(),
+                Some(format!("the result of `{}` is of no call before it", shown())),
+            ),
+            Some(call) => {
+                let is_second = std::mem::replace(&mut call.has_result, true);
+                let wrong = is_second.then(|| format!("the call `{}` has two results", shown()));
+                (call.name.clone(), wrong)
+            }
+        };
+        if let Some(wrong) = wrong {
+            self.note(wrong);
+        }
         self.messages.push(Message::Tool {
             call_id: id.to_owned(),
-            name: self.calls.get(id).cloned().unwrap_or_default(),
+            name,
             content: vec![Content::text(text)],
             is_error: false,
         });
@@ -197,13 +230,31 @@ mod tests {
     }
 
     #[test]
-    fn result_is_of_a_call_before_it() {
-        let mut conversation = Conversation::default();
-        conversation.call("a", "weather", "{}");
-        conversation.result("a", "rain".into());
-        assert!(conversation.check_results().is_ok());
-        conversation.result("b", "sun".into());
-        let message = conversation.check_results().unwrap_err().message;
-        assert_eq!(message, "the result of `b` is of no call before it");
+    fn call_has_one_identifier_and_one_result_after_it() {
+        let of = |steps: &[(&str, bool)]| {
+            let mut conversation = Conversation::default();
+            for (id, is_call) in steps {
+                match is_call {
+                    true => conversation.call(id, "weather", "{}"),
+                    false => conversation.result(id, "rain".into()),
+                }
+            }
+            let checked = conversation.check_results("input");
+            checked.map_err(|failure| (failure.message, failure.param.unwrap().into_string()))
+        };
+        let (call, result) = (("a", true), ("a", false));
+        assert_eq!(of(&[call, result]), Ok(()));
+        assert_eq!(of(&[call, ("b", true), ("b", false), result]), Ok(()));
+        for (steps, told) in [
+            (
+                &[call, ("b", false)][..],
+                "the result of `b` is of no call before it",
+            ),
+            (&[result, call], "the result of `a` is of no call before it"),
+            (&[call, result, result], "the call `a` has two results"),
+            (&[call, call, result], "two calls have the identifier `a`"),
+        ] {
+            assert_eq!(of(steps), Err((told.to_owned(), "input".to_owned())));
+        }
     }
 }

@@ -7,8 +7,11 @@ mod begin;
 mod call_id;
 mod chat;
 mod feed;
+mod imitation;
 mod messages;
+mod parts;
 mod references;
+mod response_id;
 mod response_stream;
 mod responses;
 mod stored;
@@ -93,7 +96,7 @@ fn take_paused(server: &Server, of_turn: &TurnResults, owner: &str) -> bool {
 
 /// Wishes of a client that OpenAI's API does not have.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Wishes {
     /// Notices of hooks and of the loop are part of the text.
     notices: bool,
@@ -262,12 +265,21 @@ fn incomplete_reason(end: &TurnEnd) -> Option<&'static str> {
     }
 }
 
-/// Checks members of a request that would change the meaning of the answer, which this server does not have.
+/// Reason for which probabilities of tokens are refused.
+const NO_LOGPROBS: &str = "probabilities of tokens are not known";
+
+/// True for a member that wants something.
+fn is_wanted(value: &Value) -> bool {
+    !(value.is_null() || value == &Value::Bool(false) || value == &json!(0))
+}
+
+/// Checks members of a request that would change the meaning of the answer, which this server does not have: their names, whether
+/// they want something, and what to do instead.
 ///
 /// # Errors
 /// One is there.
-fn check_absent(members: [(&'static str, &Value, &str); 2]) -> Result<(), Failure> {
-    match members.into_iter().find(|(_, value, _)| !value.is_null()) {
+fn check_absent(members: &[(&'static str, bool, &str)]) -> Result<(), Failure> {
+    match members.iter().find(|(_, is_wanted, _)| *is_wanted) {
         None => Ok(()),
         Some((name, _, instead)) => {
             Err(Failure::invalid(format!("`{name}` is not supported: {instead}")).param(name))

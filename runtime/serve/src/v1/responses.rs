@@ -15,15 +15,16 @@ use super::call_id::CallId;
 use super::chat::{run, tool_of};
 use super::feed::Feed;
 use super::messages::Conversation;
+use super::response_id::ResponseId;
 use super::response_stream::Stream;
-use super::{MAX_NAME, V1, Wishes, check_absent, failure_of, incomplete_reason, responses_usage, seconds};
+use super::{
+    MAX_NAME, NO_LOGPROBS, V1, Wishes, check_absent, failure_of, incomplete_reason, is_wanted,
+    responses_usage, seconds,
+};
 use super::{begin, references};
 use crate::answer::{self, Failure, excerpt};
 use crate::host::{ClientTool, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
-
-/// Maximum number of entries after the beginning of a response in which its end is searched.
-pub(super) const MAX_TURN: usize = 100_000;
 
 #[derive(Default, Deserialize)]
 struct Wanted {
@@ -48,21 +49,40 @@ struct Wanted {
     #[serde(default)]
     prompt: Value,
     #[serde(default)]
+    background: Value,
+    #[serde(default)]
+    max_tool_calls: Value,
+    #[serde(default)]
+    top_logprobs: Value,
+    #[serde(default)]
     toolcell: Wishes,
 }
 
-/// Session of a response, and the number of events before it.
-fn id_of(session: &str, events: u64) -> String {
-    format!("resp_{}_{events}", session.replace('-', ""))
-}
-
-pub(super) fn of_id(id: &str) -> Option<(String, u64)> {
-    let (session, events) = id.strip_prefix("resp_")?.split_once('_')?;
-    let session = uuid::Uuid::try_parse(session).ok()?;
-    Some((session.hyphenated().to_string(), events.parse().ok()?))
-}
-
 impl Wanted {
+    /// Checks that nothing is wanted which this server does not have.
+    fn check(&self) -> Result<(), Failure> {
+        let of_conversation = "continue with `previous_response_id`";
+        check_absent(&[
+            ("conversation", is_wanted(&self.conversation), of_conversation),
+            (
+                "prompt",
+                is_wanted(&self.prompt),
+                "send `instructions` and `input`",
+            ),
+            (
+                "background",
+                is_wanted(&self.background),
+                "a response is waited for, or streamed",
+            ),
+            (
+                "max_tool_calls",
+                !self.max_tool_calls.is_null(),
+                "the number of calls is limited by the policy of the server",
+            ),
+            ("top_logprobs", is_wanted(&self.top_logprobs), NO_LOGPROBS),
+        ])
+    }
+
     /// Reads the input, and the results of calls in it.
     fn conversation(&self) -> Result<(Conversation, Vec<(String, String)>), Failure> {
         let mut conversation = Conversation::default();
@@ -97,7 +117,8 @@ impl Wanted {
             if tool["type"] != "function" {
                 return Err(Failure::invalid(
                     "a tool is of type `function`; this server has no others of OpenAI",
-                ));
+                )
+                .param("tools"));
             }
             all.push(tool_of(tool)?);
         }
@@ -115,11 +136,21 @@ fn add_item(
         let text = item[name].as_str();
         text.ok_or_else(|| Failure::invalid(format!("an item of `input` has no `{name}`")))
     };
-    match item["type"].as_str().unwrap_or("message") {
+    let kind = match &item["type"] {
+        Value::Null => "message",
+        Value::String(kind) => kind,
+        _ => {
+            return Err(Failure::invalid(
+                "the `type` of an item of `input` is not a string",
+            ));
+        }
+    };
+    match kind {
         "message" => conversation.say(text("role")?, &item["content"])?,
         "function_call" => conversation.call(text("call_id")?, text("name")?, text("arguments")?),
         "function_call_output" => {
             let output = match &item["output"] {
+                Value::Null => return Err(Failure::invalid("an item of `input` has no `output`")),
                 Value::String(output) => output.clone(),
                 output => super::messages::text_of(output)?,
             };
@@ -146,23 +177,19 @@ pub(super) async fn respond(
 ) -> Result<Response<BoxBody>, Failure> {
     let mut wanted: Wanted = call.parse()?;
     let agent = super::agent(server, call, &wanted.model)?;
-    check_absent([
-        (
-            "conversation",
-            &wanted.conversation,
-            "continue with `previous_response_id`",
-        ),
-        ("prompt", &wanted.prompt, "send `instructions` and `input`"),
-    ])?;
+    wanted.check()?;
     references::resolve(server, call, &mut wanted.input).await?;
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
     let is_stored = wanted.store != Some(false);
-    let checked = conversation.check_results();
+    let checked = conversation.check_results("input");
     let instructions = conversation.instructions;
     let messages = conversation.messages;
     let begin = match (&wanted.previous_response_id, is_stored) {
-        (Some(previous), _) => begin::go_on(server, call, previous, is_stored, messages, &results).await?,
+        (Some(previous), _) => {
+            let after = (agent.as_str(), previous.as_str());
+            begin::go_on(server, call, after, is_stored, messages, &results).await?
+        }
         (None, false) => begin::in_memory(server, call, messages, &results, checked)?,
         (None, true) => {
             // Results alone continue their turn. Messages before them have their calls; others would be lost.
@@ -199,11 +226,13 @@ pub(super) async fn respond(
     let feed = Feed::new(wanted.toolcell);
     run(server, call, request, feed.clone(), cancel, begin.is_new);
     let answer = Answer {
-        id: id_of(&begin.session, begin.events),
         message: references::message_id(&begin.session, begin.at),
+        id: ResponseId {
+            session: begin.session,
+            turn: begin.events,
+            at: begin.at,
+        },
         owner: call.caller.owner.clone(),
-        session: begin.session,
-        turn: begin.events,
         is_stored,
         created: seconds(),
         wanted,
@@ -226,11 +255,8 @@ pub(super) async fn respond(
 }
 
 pub(super) struct Answer {
-    id: String,
+    id: ResponseId,
     pub(super) message: String,
-    session: String,
-    /// Number of events before the turn.
-    turn: u64,
     owner: String,
     is_stored: bool,
     created: u64,
@@ -239,18 +265,10 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Creates the answer to a request that was stored, of which only the model is known.
-    pub(super) fn of_store(
-        id: &str,
-        (session, events): (String, u64),
-        owner: &str,
-        model: String,
-        created: u64,
-    ) -> Self {
+    pub(super) fn of_store(id: ResponseId, owner: &str, model: String, created: u64) -> Self {
         Self {
-            id: id.to_owned(),
-            message: references::message_id(&session, events),
-            session,
-            turn: events,
+            message: references::message_id(&id.session, id.at),
+            id,
             owner: owner.to_owned(),
             is_stored: true,
             created,
@@ -276,12 +294,12 @@ impl Answer {
             output.push(self.said(text, "completed"));
         }
         if !end.waiting.is_empty() && !self.is_stored {
-            v1.pause(&self.session, &self.owner, &end.waiting);
+            v1.pause(&self.id.session, &self.owner, &end.waiting);
         }
         for call in &end.waiting {
             let id = CallId {
-                session: self.session.clone(),
-                turn: self.turn,
+                session: self.id.session.clone(),
+                turn: self.id.turn,
                 place: call.place,
             };
             let id = id.to_string();
@@ -299,7 +317,7 @@ impl Answer {
 
     pub(super) fn whole(&self, status: &str, output: &[Value], end: Option<&TurnEnd>) -> Value {
         json!({
-            "id": self.id,
+            "id": self.id.to_string(),
             "object": "response",
             "created_at": self.created,
             "status": status,
@@ -366,21 +384,5 @@ impl Answer {
             }
         });
         answer::events(events)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identifier_of_a_response_names_its_session() {
-        let session = uuid::Uuid::now_v7().to_string();
-        let id = id_of(&session, 12);
-        assert!(id.len() <= 64, "{id}");
-        assert_eq!(of_id(&id), Some((session, 12)));
-        for foreign in ["resp_1", "resp_x_1", "", "chatcmpl-1"] {
-            assert_eq!(of_id(foreign), None, "{foreign}");
-        }
     }
 }

@@ -67,7 +67,7 @@ fn open(
         Failure::new(Exit::Config, "this build of Toolcell has no engine for local models")
             .why(text!("the model `{}` needs one", environment.shown(&path)))
             .hint(
-                "install a build that has it: cargo install toolcell --features local (it needs cmake, a C++ compiler and libclang)",
+                "install a build that has it, in a checkout: cargo install --path runtime/cli --features local (it needs cmake, a C++ compiler and libclang)",
             ),
     )
 }

@@ -61,7 +61,7 @@ impl ClientTools {
         for tool in wanted {
             let wrong = |error: &dyn std::fmt::Display| {
                 let name: String = tool.name.chars().take(64).flat_map(char::escape_debug).collect();
-                Refusal::Invalid(format!("the tool `{name}` cannot be used: {error}"))
+                Refusal::InvalidTool(format!("the tool `{name}` cannot be used: {error}"))
             };
             let name = ToolName::new(tool.name.as_str()).map_err(|error| wrong(&error))?;
             let schema = Schema::for_arguments(&tool.schema.to_string()).map_err(|error| wrong(&error))?;

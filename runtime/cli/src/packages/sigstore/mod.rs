@@ -65,7 +65,7 @@ pub(crate) fn supported() -> Result<(), Unverified> {
     }
     Err(Unverified {
         why: "this build of Toolcell cannot verify identities of Sigstore".into(),
-        hint: "install a build that can: cargo install toolcell --features sigstore",
+        hint: "install a build that can, in a checkout: cargo install --path runtime/cli --features sigstore",
     })
 }
 

@@ -1,6 +1,7 @@
 //! Output streams: data on standard output, everything else on standard error, with a progress line for long
 //! operations.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -36,6 +37,8 @@ const AROUND_LABEL: usize = 14;
 pub(crate) struct Console {
     streams: Arc<Mutex<Streams>>,
     asking: Arc<Questions>,
+    /// Notes that are not repeated.
+    noted: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// State of questions to the user.
@@ -126,6 +129,7 @@ impl Console {
         Self {
             streams: Arc::new(Mutex::new(streams)),
             asking: Arc::new(asking),
+            noted: Arc::default(),
         }
     }
 
@@ -188,6 +192,15 @@ impl Console {
             let _ = streams.end_open_line();
             streams.err.message(FAINT, &text.into(), HANG)
         });
+    }
+
+    /// Writes a line as [`Console::note`], unless it was written so before.
+    pub(crate) fn note_once(&self, text: impl Into<Text>) {
+        let text = text.into();
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.insert(text.plain()) {
+            self.note(text);
+        }
     }
 
     /// Sets when answers are rendered as Markdown.

@@ -1,0 +1,453 @@
+//! Parts of a stored turn. A turn with calls of the client's tools has a part for each request of the client: the first ends when
+//! the turn waits for results, and the next begins when they are there. Each part is a response, which does not change afterwards.
+
+use std::collections::BTreeMap;
+
+use toolcell_core::Event;
+use toolcell_core::provider::Usage;
+use toolcell_core::store::{Entry, SessionInfo};
+
+use super::response_id::ResponseId;
+use crate::answer::Failure;
+use crate::host::{CallPlace, ClientCall, TurnEnd};
+use crate::server::Server;
+
+/// Maximum number of entries of a turn.
+const MAX_TURN: usize = 100_000;
+
+/// Maximum size of the entries of a turn, in bytes.
+const MAX_TURN_BYTES: usize = 64 << 20;
+
+/// Part of a turn in a journal, as far as it is there.
+#[derive(Default)]
+pub(super) struct Part {
+    /// Number of events when the part before was over, at which its request can have come.
+    from: u64,
+    /// Number of events before its first event.
+    pub(super) at: u64,
+    /// Number of events when it paused, if it did.
+    until: u64,
+    /// Its end, or its text and tokens so far, with the calls that wait for results.
+    pub(super) end: TurnEnd,
+    /// True if the turn ended in it.
+    pub(super) is_finished: bool,
+}
+
+impl Part {
+    /// True if it ended with calls for the client.
+    pub(super) fn is_paused(&self) -> bool {
+        !self.end.waiting.is_empty()
+    }
+}
+
+/// Turn in a journal.
+pub(super) struct StoredTurn {
+    /// At least one.
+    pub(super) parts: Vec<Part>,
+    /// Number of events before the next turn, if there is one.
+    next: Option<u64>,
+    /// Time of the beginning, in milliseconds since 1970-01-01 UTC.
+    pub(super) at_ms: u64,
+}
+
+impl StoredTurn {
+    /// Reads the turn with this number of events before it; `None` if none begins there.
+    pub(super) async fn read(
+        server: &Server,
+        info: &SessionInfo,
+        turn: u64,
+    ) -> Result<Option<Self>, Failure> {
+        let host = &server.turns.host;
+        let entries = host
+            .store()
+            .entries(&info.id, turn, MAX_TURN, MAX_TURN_BYTES)
+            .await?;
+        let (owner, agent) = (
+            info.owner.as_deref().unwrap_or_default(),
+            info.agent.as_deref().unwrap_or("default"),
+        );
+        let mut known = BTreeMap::new();
+        let is_of_client = |tool: &str| match known.get(tool) {
+            Some(is_of_client) => *is_of_client,
+            None => {
+                let is_of_client = !host.has_tool(owner, agent, tool);
+                known.insert(tool.to_owned(), is_of_client);
+                is_of_client
+            }
+        };
+        Ok(Self::of(&entries, is_of_client))
+    }
+
+    fn of(entries: &[Entry], is_of_client: impl FnMut(&str) -> bool) -> Option<Self> {
+        let (first, rest) = entries.split_first()?;
+        if !matches!(serde_json::from_str(&first.json), Ok(Event::TurnStarted { .. })) {
+            return None;
+        }
+        let mut reader = Reader {
+            is_of_client,
+            part: Part {
+                from: first.seq - 1,
+                at: first.seq - 1,
+                ..Part::default()
+            },
+            parts: Vec::new(),
+            step: 0,
+            calls: Vec::new(),
+            waiting: Vec::new(),
+            is_stopped: false,
+            usage: Usage::default(),
+        };
+        let mut next = None;
+        for entry in rest {
+            match serde_json::from_str(&entry.json) {
+                Ok(Event::TurnStarted { .. }) => {
+                    next = Some(entry.seq - 1);
+                    break;
+                }
+                // What follows the end is of no part.
+                Ok(event) if !reader.part.is_finished => reader.read(event, entry.seq),
+                _ => {}
+            }
+        }
+        Some(Self {
+            parts: reader.parts(),
+            next,
+            at_ms: first.at_ms.unwrap_or(0),
+        })
+    }
+
+    /// Finds the part of a response. One whose request has written nothing yet is the last, and empty.
+    pub(super) fn part_of(&mut self, id: &ResponseId) -> Option<usize> {
+        let found = self
+            .parts
+            .iter()
+            .position(|part| (part.from..=part.at).contains(&id.at));
+        if found.is_some() || self.next.is_some() {
+            return found;
+        }
+        let last = self.parts.last()?;
+        if !last.is_paused() || id.at < last.until {
+            return None;
+        }
+        self.parts.push(Part {
+            from: id.at,
+            at: id.at,
+            ..Part::default()
+        });
+        Some(self.parts.len() - 1)
+    }
+
+    /// Returns the number of events before what followed a part, if something did.
+    pub(super) fn after(&self, index: usize) -> Option<u64> {
+        self.parts.get(index + 1).map(|part| part.at).or(self.next)
+    }
+}
+
+/// Call of the latest answer.
+struct Called {
+    id: String,
+    is_over: bool,
+}
+
+/// Reads the events of a turn.
+struct Reader<F> {
+    is_of_client: F,
+    part: Part,
+    /// Parts that are over.
+    parts: Vec<Part>,
+    step: u32,
+    calls: Vec<Called>,
+    /// Calls of the client's tools without a result, with their identifiers in the journal.
+    waiting: Vec<(String, ClientCall)>,
+    /// True if a call has ended without its result: the turn was given up.
+    is_stopped: bool,
+    /// Tokens of the parts that are over.
+    usage: Usage,
+}
+
+impl<F: FnMut(&str) -> bool> Reader<F> {
+    fn is_waiting(&self, id: &str) -> bool {
+        self.waiting.iter().any(|(known, _)| known == id)
+    }
+
+    /// True if nothing is left to do without results of the client.
+    fn is_paused(&self) -> bool {
+        let mut calls = self.calls.iter();
+        !self.waiting.is_empty() && calls.all(|call| call.is_over || self.is_waiting(&call.id))
+    }
+
+    fn read(&mut self, event: Event, seq: u64) {
+        // The results of one request are there together, before any of their calls is over.
+        let goes_on = match &event {
+            Event::ApprovalDecided { id, .. } | Event::CallFinished { id, .. } => self.is_waiting(id),
+            Event::TurnFinished { .. } => true,
+            _ => false,
+        };
+        if goes_on && !self.is_stopped && self.is_paused() {
+            self.next_part(seq - 1);
+            self.is_stopped = !matches!(event, Event::ApprovalDecided { .. });
+        }
+        match event {
+            Event::StepStarted { step } => self.step = step,
+            Event::StepFinished { message, usage, .. } => {
+                self.part.end.text.push_str(&message.text());
+                self.part.end.usage.add(usage.unwrap_or_default());
+                let of_step = message.calls().map(|call| Called {
+                    id: call.id.clone(),
+                    is_over: false,
+                });
+                self.calls = of_step.collect();
+            }
+            Event::ApprovalRequested {
+                id, tool, arguments, ..
+            } if (self.is_of_client)(&tool) => {
+                let index = self.calls.iter().position(|call| call.id == id);
+                let place = CallPlace {
+                    step: self.step,
+                    index: index.unwrap_or(self.calls.len()),
+                };
+                let call = ClientCall {
+                    place,
+                    name: tool,
+                    arguments,
+                };
+                self.waiting.push((id, call));
+                self.note_pause(seq);
+            }
+            Event::ApprovalDecided { id, .. } => self.waiting.retain(|(known, _)| *known != id),
+            Event::CallFinished { id, .. } => {
+                self.waiting.retain(|(known, _)| *known != id);
+                if let Some(call) = self.calls.iter_mut().find(|call| call.id == id) {
+                    call.is_over = true;
+                }
+                self.note_pause(seq);
+            }
+            Event::TurnFinished {
+                outcome, text, usage, ..
+            } => {
+                let end = &mut self.part.end;
+                (end.outcome, end.text) = (Some(outcome), text);
+                end.usage = without(usage, self.usage);
+                self.part.is_finished = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn note_pause(&mut self, seq: u64) {
+        if self.is_paused() {
+            self.part.until = seq;
+        }
+    }
+
+    fn next_part(&mut self, at: u64) {
+        self.usage.add(self.part.end.usage);
+        let next = Part {
+            from: self.part.until,
+            at,
+            ..Part::default()
+        };
+        let mut over = std::mem::replace(&mut self.part, next);
+        over.end.waiting = self.handed_out();
+        self.parts.push(over);
+    }
+
+    fn handed_out(&self) -> Vec<ClientCall> {
+        self.waiting.iter().map(|(_, call)| call.clone()).collect()
+    }
+
+    fn parts(mut self) -> Vec<Part> {
+        if !self.part.is_finished && self.is_paused() {
+            self.part.end.waiting = self.handed_out();
+        }
+        let mut parts = self.parts;
+        parts.push(self.part);
+        parts
+    }
+}
+
+/// Returns the tokens of a turn without those of its earlier parts.
+fn without(all: Usage, earlier: Usage) -> Usage {
+    Usage {
+        input: all.input.saturating_sub(earlier.input),
+        cache_read: all.cache_read.saturating_sub(earlier.cache_read),
+        cache_write: all.cache_write.saturating_sub(earlier.cache_write),
+        output: all.output.saturating_sub(earlier.output),
+        reasoning: all.reasoning.saturating_sub(earlier.reasoning),
+        ..all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcell_core::event::TurnOutcome;
+    use toolcell_core::message::CallRequest;
+    use toolcell_core::provider::StopReason;
+    use toolcell_core::{CallResult, Message, Part as MessagePart};
+
+    use super::*;
+
+    /// Answer of a step with calls: a name that begins with `c` is that of a tool of the client.
+    fn step(step: u32, calls: &[&str]) -> Event {
+        let calls = calls.iter().map(|id| {
+            MessagePart::Call(CallRequest {
+                id: (*id).to_owned(),
+                name: (*id).to_owned(),
+                arguments: "{}".into(),
+                opaque: json!(null),
+            })
+        });
+        Event::StepFinished {
+            step,
+            message: Message::Assistant {
+                parts: calls.collect(),
+            },
+            stop: StopReason::Complete,
+            usage: Some(Usage {
+                input: 10,
+                ..Usage::default()
+            }),
+        }
+    }
+
+    fn asked(id: &str) -> Event {
+        Event::ApprovalRequested {
+            id: id.into(),
+            tool: id.into(),
+            arguments: json!({}),
+            cause: Default::default(),
+            reason: String::new(),
+            places: Vec::new(),
+        }
+    }
+
+    fn decided(id: &str) -> Event {
+        Event::ApprovalDecided {
+            id: id.into(),
+            approved: true,
+            reason: None,
+        }
+    }
+
+    fn over(id: &str) -> Event {
+        Event::CallFinished {
+            id: id.into(),
+            tool: id.into(),
+            result: CallResult::text("x"),
+        }
+    }
+
+    fn end(outcome: TurnOutcome) -> Event {
+        Event::TurnFinished {
+            outcome,
+            text: "end".into(),
+            result: None,
+            steps: 2,
+            usage: Usage {
+                input: 25,
+                ..Usage::default()
+            },
+            wall_ms: 0,
+            cost_micros: None,
+        }
+    }
+
+    fn turn(events: Vec<Event>) -> StoredTurn {
+        let begin = Event::TurnStarted {
+            version: 1,
+            session: "s".into(),
+            provider: "p".into(),
+            model: "m".into(),
+            message: Message::user("x"),
+            unanswered: false,
+        };
+        let events = std::iter::once(begin).chain(events);
+        let entries: Vec<Entry> = (1..)
+            .zip(events)
+            .map(|(seq, event)| Entry {
+                seq,
+                at_ms: None,
+                json: serde_json::to_string(&event).unwrap(),
+            })
+            .collect();
+        StoredTurn::of(&entries, |tool| tool.starts_with('c')).unwrap()
+    }
+
+    /// Number of events before each part, with the names of the calls that it hands out.
+    fn parts(turn: &StoredTurn) -> Vec<(u64, Vec<&str>)> {
+        let parts = turn.parts.iter().map(|part| {
+            let waiting = part.end.waiting.iter().map(|call| call.name.as_str());
+            (part.at, waiting.collect())
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn results_of_one_request_begin_one_part() {
+        let of = |results: &[Event]| {
+            let mut events = vec![step(1, &["c1", "c2"]), asked("c1"), asked("c2")];
+            events.extend(results.iter().cloned());
+            events.extend([step(2, &[]), end(TurnOutcome::Completed)]);
+            turn(events)
+        };
+        let both = of(&[decided("c1"), decided("c2"), over("c1"), over("c2")]);
+        assert_eq!(parts(&both), [(0, vec!["c1", "c2"]), (4, vec![])]);
+        // The tokens of the first part are not counted again.
+        assert_eq!(both.parts[1].end.usage.input, 15);
+        let single = of(&[decided("c1"), over("c1"), decided("c2"), over("c2")]);
+        assert_eq!(
+            parts(&single),
+            [(0, vec!["c1", "c2"]), (4, vec!["c2"]), (6, vec![])]
+        );
+    }
+
+    #[test]
+    fn approved_call_of_the_server_begins_no_part() {
+        let beside = turn(vec![
+            step(1, &["c1", "s1"]),
+            asked("c1"),
+            asked("s1"),
+            decided("s1"),
+            over("s1"),
+            decided("c1"),
+            over("c1"),
+            end(TurnOutcome::Completed),
+        ]);
+        assert_eq!(parts(&beside), [(0, vec!["c1"]), (6, vec![])]);
+    }
+
+    #[test]
+    fn end_of_a_paused_turn_leaves_its_part_as_it_was() {
+        let given_up = turn(vec![
+            step(1, &["c1", "c2"]),
+            asked("c1"),
+            asked("c2"),
+            over("c1"),
+            over("c2"),
+            end(TurnOutcome::Cancelled),
+        ]);
+        assert_eq!(parts(&given_up), [(0, vec!["c1", "c2"]), (4, vec![])]);
+        assert!(!given_up.parts[0].is_finished && given_up.parts[1].is_finished);
+    }
+
+    #[test]
+    fn part_is_found_by_the_place_of_its_request() {
+        let id = |at| ResponseId {
+            session: "s".into(),
+            turn: 0,
+            at,
+        };
+        let events = vec![step(1, &["c1", "c2"]), asked("c1"), asked("c2")];
+        let mut open = turn(events.clone());
+        assert_eq!([0, 1, 3].map(|at| open.part_of(&id(at))), [Some(0), None, None]);
+        // A request came, and has written nothing yet.
+        assert_eq!(open.part_of(&id(4)), Some(1));
+        let further = [decided("c1"), decided("c2"), over("c1"), over("c2")];
+        let mut gone_on = turn(events.into_iter().chain(further).collect());
+        assert_eq!(
+            [0, 3, 4, 5].map(|at| gone_on.part_of(&id(at))),
+            [Some(0), None, Some(1), None]
+        );
+    }
+}

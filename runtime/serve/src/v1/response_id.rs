@@ -1,0 +1,70 @@
+//! Identifiers of responses.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// Identifier of a response: a part of a turn, from one request of the client to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ResponseId {
+    pub(super) session: String,
+    /// Number of events of the session before the turn.
+    pub(super) turn: u64,
+    /// Number of events before the part; that of the turn for its first one.
+    pub(super) at: u64,
+}
+
+impl fmt::Display for ResponseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "resp_{}_{}", self.session.replace('-', ""), self.turn)?;
+        match self.at == self.turn {
+            true => Ok(()),
+            false => write!(f, "_{}", self.at),
+        }
+    }
+}
+
+impl ResponseId {
+    /// Parses an identifier; `None` for one that is not from here.
+    pub(super) fn parse(id: &str) -> Option<Self> {
+        let (session, numbers) = id.strip_prefix("resp_")?.split_once('_')?;
+        let (turn, at) = match numbers.split_once('_') {
+            Some((turn, at)) => (turn.parse().ok()?, at.parse().ok()?),
+            None => (numbers.parse().ok()?, numbers.parse().ok()?),
+        };
+        Some(Self {
+            session: Uuid::try_parse(session).ok()?.hyphenated().to_string(),
+            turn,
+            at,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifier_of_a_response_names_its_part() {
+        let session = Uuid::now_v7().to_string();
+        for at in [12, 1_900_000_000_000] {
+            let id = ResponseId {
+                session: session.clone(),
+                turn: 12,
+                at,
+            };
+            let text = id.to_string();
+            assert!(text.len() <= 64, "{text}");
+            assert_eq!(ResponseId::parse(&text), Some(id));
+        }
+        for foreign in [
+            "resp_1",
+            "resp_x_1",
+            "",
+            "chatcmpl-1",
+            "resp_0198f3c0000070008000000000000000_1_2_3",
+        ] {
+            assert_eq!(ResponseId::parse(foreign), None, "{foreign}");
+        }
+    }
+}

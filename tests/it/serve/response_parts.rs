@@ -1,0 +1,191 @@
+//! Responses of `/v1` are parts of turns: each has an identifier of its own, does not change afterwards, and can be continued again.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Answered, Served, user};
+
+const WEATHER: &str = "weather";
+
+fn called(city: &str) -> Value {
+    json!({"name": WEATHER, "arguments": {"city": city}})
+}
+
+fn body(input: &Value, previous: Option<&Value>) -> Value {
+    let tools = json!([{"type": "function", "name": WEATHER, "parameters": {"type": "object"}}]);
+    json!({"model": "default", "input": input, "previous_response_id": previous, "tools": tools})
+}
+
+fn respond(served: &Served, input: &Value, previous: Option<&Value>) -> Answered {
+    served.post("/v1/responses", &body(input, previous))
+}
+
+fn read(served: &Served, response: &Value) -> Value {
+    let id = response["id"].as_str().unwrap();
+    served.get(&format!("/v1/responses/{id}")).json()
+}
+
+fn calls(response: &Value) -> Vec<Value> {
+    let items = response["output"].as_array().unwrap().iter();
+    items
+        .filter(|item| item["type"] == "function_call")
+        .cloned()
+        .collect()
+}
+
+/// Results of calls.
+fn results(calls: &[Value]) -> Value {
+    let results = calls.iter();
+    results
+        .map(|call| json!({"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}))
+        .collect()
+}
+
+fn text(response: &Value) -> &Value {
+    &response["output"][0]["content"][0]["text"]
+}
+
+#[test]
+fn each_part_of_a_turn_is_a_stable_response() {
+    let user = user(json!([
+        {"text": "Let me look.", "calls": [called("Oslo"), called("Rome")]},
+        {"calls": [called("Bergen")]},
+        {"text": "It rains."},
+    ]));
+    let served = Served::start(&user);
+    let mut all = vec![respond(&served, &json!("Does it rain?"), None).json()];
+    let first = calls(&all[0]);
+    assert_eq!(first.len(), 2, "{}", all[0]);
+    // Only one result: the other call is part of the next response.
+    for step in 0..3 {
+        let last = all.last().unwrap().clone();
+        let input = match step {
+            0 => results(&first[..1]),
+            _ => results(&calls(&last)),
+        };
+        let next = respond(&served, &input, Some(&last["id"]));
+        assert_eq!(next.status, 200, "{}", next.body);
+        let next = next.json();
+        assert_eq!(next["previous_response_id"], last["id"]);
+        all.push(next);
+    }
+    assert_eq!(calls(&all[1])[0]["call_id"], first[1]["call_id"], "{}", all[1]);
+    assert_eq!(text(&all[3]), "It rains.", "{}", all[3]);
+    for (index, response) in all.iter().enumerate() {
+        let again = read(&served, response);
+        for member in ["id", "status", "output", "usage"] {
+            assert_eq!(again[member], response[member], "{member} of {index}");
+        }
+        let same = all.iter().filter(|other| other["id"] == response["id"]);
+        assert_eq!(same.count(), 1, "{response}");
+    }
+    let sessions = served.get("/api/sessions").json();
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
+}
+
+#[test]
+fn results_sent_again_are_answered_in_a_copy() {
+    let user = user(json!([{"calls": [called("Oslo")]}, {"text": "It rains."}, {"text": "Bye."}]));
+    let served = Served::start(&user);
+    let first = respond(&served, &json!("Does it rain?"), None).json();
+    let input = results(&calls(&first));
+    let once = respond(&served, &input, Some(&first["id"])).json();
+    for previous in [Some(&first["id"]), None] {
+        let again = respond(&served, &input, previous);
+        assert_eq!(again.status, 200, "{}", again.body);
+        assert_eq!(text(&again.json()), "It rains.", "{}", again.body);
+        assert_ne!(again.json()["id"], once["id"]);
+    }
+    assert_eq!(read(&served, &once)["output"], once["output"]);
+    assert_eq!(read(&served, &first)["output"], first["output"]);
+    // Calls that are sent back with their results are those of the response.
+    let mut echoed = calls(&first);
+    echoed.extend(input.as_array().unwrap().clone());
+    let again = respond(&served, &json!(echoed), Some(&first["id"]));
+    assert_eq!(text(&again.json()), "It rains.", "{}", again.body);
+    let foreign =
+        json!([{"type": "function_call", "call_id": "call_1", "name": WEATHER, "arguments": "{}"}, input[0]]);
+    let refused = respond(&served, &foreign, Some(&first["id"]));
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.body.contains("leave out items"), "{}", refused.body);
+}
+
+#[test]
+fn results_are_sent_again_after_the_client_left() {
+    let user = user(json!([
+        {"calls": [called("Oslo")]},
+        {"delay_ms": 1_500, "text": "It rains."},
+        {"text": "Bye."},
+    ]));
+    let served = Served::start(&user);
+    let first = respond(&served, &json!("Does it rain?"), None).json();
+    let input = results(&calls(&first));
+    let given_up = body(&input, Some(&first["id"])).to_string();
+    let stream = served.open("POST", "/v1/responses", &served.authorized(), &given_up);
+    std::thread::sleep(Duration::from_millis(500));
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(300));
+    let read = read(&served, &first);
+    assert_eq!(
+        (&read["status"], &read["output"]),
+        (&json!("completed"), &first["output"]),
+        "{read}"
+    );
+    let again = respond(&served, &input, Some(&first["id"]));
+    assert_eq!(again.status, 200, "{}", again.body);
+    assert_eq!(text(&again.json()), "It rains.", "{}", again.body);
+    let next = respond(&served, &json!("Thanks"), Some(&again.json()["id"]));
+    assert_eq!(text(&next.json()), "Bye.", "{}", next.body);
+}
+
+#[test]
+fn parts_without_a_store_have_identifiers_of_their_own() {
+    let user = user(json!([{"calls": [called("Oslo")]}, {"text": "It rains."}]));
+    let served = Served::start(&user);
+    let ask = |input: &Value| {
+        let mut body = body(input, None);
+        body["store"] = json!(false);
+        served.post("/v1/responses", &body).json()
+    };
+    let first = ask(&json!("Does it rain?"));
+    let second = ask(&results(&calls(&first)));
+    assert_eq!(text(&second), "It rains.", "{second}");
+    assert_ne!(first["id"], second["id"]);
+    assert_ne!(first["output"][0]["id"], second["output"][0]["id"]);
+}
+
+#[test]
+fn response_of_a_killed_server_is_continued() {
+    let user = user(json!([{"delay_ms": 600_000, "text": "Late."}, {"text": "Hello."}]));
+    let mut served = Served::start(&user);
+    let request = body(&json!("Hi"), None).to_string();
+    let _stream = served.open("POST", "/v1/responses", &served.authorized(), &request);
+    // The turn has begun, and its response is that of its session.
+    let response = (0..600).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        let sessions = served.get("/api/sessions").json();
+        let id = sessions["sessions"][0]["id"].as_str()?.to_owned();
+        let events = served.get(&format!("/api/sessions/{id}/events")).json();
+        let is_begun = events["events_total"].as_u64()? >= 2;
+        is_begun.then(|| json!({"id": format!("resp_{}_0", id.replace('-', ""))}))
+    });
+    let response = &response.unwrap();
+    assert_eq!(read(&served, response)["status"], "in_progress");
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    user.file(
+        "script.json",
+        json!({"position": "conversation", "steps": [{"text": "Hello."}, {"text": "Hello."}]}).to_string(),
+    );
+    let served = Served::start(&user);
+    let stored = read(&served, response);
+    assert_eq!(stored["status"], "incomplete", "{stored}");
+    assert_eq!(stored["incomplete_details"]["reason"], "interrupted", "{stored}");
+    for _ in 0..2 {
+        let next = respond(&served, &json!("Are you there?"), Some(&response["id"]));
+        assert_eq!(next.status, 200, "{}", next.body);
+        assert_eq!(text(&next.json()), "Hello.", "{}", next.body);
+        assert_eq!(read(&served, response)["status"], "incomplete");
+    }
+}
