@@ -75,7 +75,9 @@ class Fixture:
 
     def build(self):
         """Makes the tool. Returns `False` if the toolchain is missing."""
-        shutil.rmtree(self.dir / "src", ignore_errors=True)
+        # What an earlier SDK had and this one has not; what package managers installed stays.
+        for stale in ("src", "toolcell", "toolcell-sdk"):
+            shutil.rmtree(self.dir / stale, ignore_errors=True)
         new = BUILDS / NAME
         shutil.rmtree(new, ignore_errors=True)
         made = toolcell("tool", "new", NAME, "--lang", self.language)

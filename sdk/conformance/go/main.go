@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"conformance/toolcell"
+	"example.com/conformance/toolcell"
 )
 
 var calls int
