@@ -96,6 +96,28 @@ struct Data {
 #[derive(Default)]
 struct F0(u8);
 
+/// What the twin of a type cannot have is left to the derives.
+#[allow(non_upper_case_globals, reason = "bindings could mean it")]
+const f0: u8 = 7;
+
+#[toolcell_sdk::input]
+#[repr(u8)]
+enum Numbered {
+    A(u8) = 1,
+    B = 7,
+}
+
+#[toolcell_sdk::output]
+struct Sized {
+    value: u8,
+}
+
+#[toolcell_sdk::input]
+#[allow(non_camel_case_types, reason = "a keyword as a name")]
+struct r#try {
+    value: u8,
+}
+
 types!(input, #[toolcell_sdk::input]);
 types!(output, #[toolcell_sdk::output]);
 types!(

@@ -140,14 +140,18 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Returns a reference without the user and the password that an address can have.
+/// Returns a reference without the user and the password that are written in it: what stands before the last `@`, except that of a
+/// digest. A password can have any characters, and the reference need not be valid.
 pub(crate) fn without_user(text: &str) -> String {
-    let split = text.split_once("://").and_then(|(scheme, rest)| {
-        let authority = rest.split(['/', '?', '#']).next()?;
-        let (user, _) = authority.rsplit_once('@')?;
-        Some(format!("{scheme}://…{}", &rest[user.len()..]))
-    });
-    split.unwrap_or_else(|| text.to_owned())
+    let mut ends = text.rmatch_indices('@').map(|(at, _)| at);
+    let end = ends.find(|at| !text[at + 1..].starts_with("sha256:"));
+    match end {
+        Some(at) if text[..at].contains(':') => {
+            let scheme = text[..at].find("://").map_or("", |length| &text[..length + 3]);
+            format!("{scheme}…{}", &text[at..])
+        }
+        _ => text.to_owned(),
+    }
 }
 
 impl Image {
@@ -264,6 +268,24 @@ mod tests {
 
     fn parse(text: &str) -> anyhow::Result<Reference> {
         Reference::parse(text, None, &Environment::for_tests(Path::new("/work"), &[]))
+    }
+
+    #[test]
+    fn user_and_password_are_left_out() {
+        let digest = format!("sha256:{HEX}");
+        for (text, shown) in [
+            ("https://u:p@h.example/x.wasm", "https://…@h.example/x.wasm"),
+            ("https://u:p/w?#@h.example/x", "https://…@h.example/x"),
+            ("https:/u:p@h.example", "…@h.example"),
+            ("u:p@ghcr.io/me/x:1", "…@ghcr.io/me/x:1"),
+            ("u:p@ghcr.io/me/x@sha256:1", "…@ghcr.io/me/x@sha256:1"),
+            ("ghcr.io:443/me/x:1", "ghcr.io:443/me/x:1"),
+            ("./a@b.wasm", "./a@b.wasm"),
+        ] {
+            assert_eq!(without_user(text), shown);
+        }
+        let pinned = format!("ghcr.io:443/me/x@{digest}");
+        assert_eq!(without_user(&pinned), pinned);
     }
 
     #[test]

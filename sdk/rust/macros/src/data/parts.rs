@@ -30,8 +30,15 @@ pub(super) fn can_split(item: &DeriveInput) -> bool {
         Data::Enum(data) => data.variants.iter().map(|variant| &variant.attrs).collect(),
         Data::Struct(_) | Data::Union(_) => Vec::new(),
     };
+    let has_numbers = match &item.data {
+        Data::Enum(data) => data.variants.iter().any(|variant| variant.discriminant.is_some()),
+        Data::Struct(_) | Data::Union(_) => false,
+    };
+    let is_raw = item.ident.to_string().starts_with("r#");
     let fields = groups.iter().flat_map(|fields| fields.iter());
-    item.generics.params.is_empty()
+    !has_numbers
+        && !is_raw
+        && item.generics.params.is_empty()
         && groups.iter().any(|fields| !fields.is_empty())
         && knows(&item.attrs, &CONTAINER)
         && inside.into_iter().all(|attrs| knows(attrs, &INSIDE))
@@ -47,11 +54,12 @@ fn groups(data: &Data) -> Vec<&Fields> {
     }
 }
 
-/// Returns `true` if the attributes have no other keys of serde than these, none of schemars, and no condition.
+/// Returns `true` if the attributes have no other keys of serde than these, none of schemars, no condition, and no
+/// deprecation, of which the code of the twin would warn.
 fn knows(attributes: &[Attribute], keys: &[&str]) -> bool {
     attributes.iter().all(|attribute| {
         // Of what a condition leaves out, only the compiler knows.
-        if ["schemars", "cfg", "cfg_attr"]
+        if ["schemars", "cfg", "cfg_attr", "deprecated"]
             .iter()
             .any(|path| attribute.path().is_ident(path))
         {
@@ -107,7 +115,7 @@ pub(super) fn expand(direction: &Direction, item: DeriveInput) -> TokenStream {
             #[schemars(crate = "::toolcell_sdk::schemars")]
             #twin
 
-            pub trait __Data<#(#parameters),*>: Sized {
+            pub trait __Data<#(#parameters),*>: ::core::marker::Sized {
                 fn read<'de, __D: ::toolcell_sdk::serde::Deserializer<'de>>(
                     deserializer: __D,
                 ) -> ::core::result::Result<Self, __D::Error>;
@@ -270,7 +278,7 @@ fn arm(name: &Ident, module: &Ident, variant: Option<&Ident>, fields: &Fields) -
         })
         .collect();
     let bindings: Vec<Ident> = (0..members.len())
-        .map(|index| format_ident!("f{index}"))
+        .map(|index| format_ident!("__f{index}", span = Span::mixed_site()))
         .collect();
     let variant = variant.map(|variant| quote!(::#variant));
     let own = quote!(#name #variant { #(#members: #bindings),* });
