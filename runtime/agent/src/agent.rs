@@ -1,6 +1,6 @@
 //! Agent: a model, its tools and the rules of its loop. Creates sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ pub struct Agent {
 pub struct AgentBuilder {
     provider: Arc<dyn Provider>,
     tools: Vec<Arc<dyn Tool>>,
+    client_tools: BTreeSet<String>,
     only: Option<Vec<String>>,
     flows: BTreeMap<String, DataFlow>,
     instructions: String,
@@ -70,6 +71,7 @@ impl Agent {
         AgentBuilder {
             provider: Arc::new(provider),
             tools: Vec::new(),
+            client_tools: BTreeSet::new(),
             only: None,
             flows: BTreeMap::new(),
             instructions: String::new(),
@@ -129,6 +131,18 @@ impl AgentBuilder {
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Adds tools that the client of the agent runs itself. Each call waits for a decision with the cause
+    /// [`ApprovalCause::Client`](crate::ApprovalCause::Client), to which no rule and no data-flow guard applies; if it is
+    /// approved, the tool returns the result of the client.
+    #[must_use]
+    pub fn client_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        for tool in tools {
+            self.client_tools.insert(tool.spec().name.to_string());
+            self.tools.push(tool);
+        }
         self
     }
 
@@ -313,6 +327,7 @@ impl AgentBuilder {
                 polling: has_claim("polling"),
                 flow: self.flows.get(name).copied().unwrap_or_default(),
                 control: controls.iter().copied().find(|kind| kind.name() == name),
+                of_client: self.client_tools.contains(name),
             };
             (name.to_owned(), facts)
         };

@@ -30,9 +30,6 @@ pub trait Host: Send + Sync + 'static {
     /// Prepares a turn: finds or creates its session, and reserves it.
     fn begin(&self, request: TurnRequest) -> BoxFuture<'_, Result<PreparedTurn, Refusal>>;
 
-    /// True if a tool is one of the agent, as a client has it, and not of the client.
-    fn has_tool(&self, client: &str, agent: &str, tool: &str) -> bool;
-
     /// Removes the last turn of a session from its conversation; returns the number of its messages.
     fn undo<'a>(&'a self, session: &'a str, agent: &'a str) -> BoxFuture<'a, Result<usize, Refusal>>;
 
@@ -119,6 +116,8 @@ pub struct TurnRequest {
     pub client_tools: Vec<ClientTool>,
     /// Results of calls of these tools for which the paused turn waits.
     pub results: BTreeMap<CallPlace, String>,
+    /// Number of events that the session has, if the request depends on it.
+    pub events: Option<u64>,
 }
 
 /// Place of a session.
@@ -190,7 +189,8 @@ pub type RunTurn =
 pub struct TurnEnd {
     /// Outcome; `None` if the turn could not go on.
     pub outcome: Option<TurnOutcome>,
-    /// Answer.
+    /// What the turn says at its end besides the answers of the model, such as a question to the user, or the summary that the
+    /// model gave to a control tool.
     pub text: String,
     /// Tokens of this run: those before a pause of the turn are not counted again.
     pub usage: Usage,

@@ -209,6 +209,7 @@ impl Turns {
             asker: Some(live.clone()),
             client_tools: Vec::new(),
             results: std::collections::BTreeMap::new(),
+            events: None,
         };
         // The request goes on if the client leaves meanwhile, so that the session is never reserved for nothing.
         let turns = self.clone();
@@ -260,7 +261,15 @@ impl Turns {
             request.agent.clone(),
         );
         let _place = self.noted(&client, &id, &agent, || Ok((self.place()?, state.turn()?)))?;
-        let begun = self.host.begin(request).await;
+        let expected = request.events;
+        let begun = self.host.begin(request).await.and_then(|prepared| {
+            match expected.is_some_and(|events| events != prepared.events) {
+                true => Err(Refusal::Conflict(
+                    "the session went on meanwhile; try again".into(),
+                )),
+                false => Ok(prepared),
+            }
+        });
         let prepared = begun.inspect_err(|refusal| self.refused(&client, &id, &agent, refusal))?;
         let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
         self.host.audit(&line.of(&id));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Answered, Served, user};
+use super::{Answered, SCRIPTED, Served, user};
 
 const WEATHER: &str = "weather";
 
@@ -187,5 +187,110 @@ fn response_of_a_killed_server_is_continued() {
         assert_eq!(next.status, 200, "{}", next.body);
         assert_eq!(text(&next.json()), "Hello.", "{}", next.body);
         assert_eq!(read(&served, response)["status"], "incomplete");
+    }
+}
+
+#[test]
+fn requests_at_once_from_one_response_are_answered_apart() {
+    let user = user(json!([{"text": "Hello."}, {"delay_ms": 100, "text": "Bye."}]));
+    let served = Served::start(&user);
+    let first = respond(&served, &json!("Hi"), None).json();
+    let ask = |number: usize| respond(&served, &json!(format!("Bye {number}")), Some(&first["id"]));
+    let all: Vec<Answered> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..6).map(|number| scope.spawn(move || ask(number))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    let mut ids = std::collections::BTreeSet::new();
+    for answered in &all {
+        assert_eq!(answered.status, 200, "{}", answered.body);
+        let response = answered.json();
+        assert_eq!(text(&response), "Bye.", "{response}");
+        assert_eq!(read(&served, &response)["output"], response["output"]);
+        ids.insert(response["id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), all.len());
+    // One goes on in the session, the others in copies of it before their questions.
+    let sessions = served.get("/api/sessions").json();
+    let sessions = sessions["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), all.len());
+    for session in sessions {
+        let id = session["id"].as_str().unwrap();
+        let events = served.get(&format!("/api/sessions/{id}/events")).body;
+        assert_eq!(
+            events
+                .matches(r#""content":[{"type":"text","text":"Bye "#)
+                .count(),
+            1,
+            "{events}"
+        );
+    }
+}
+
+#[test]
+fn stored_response_has_the_text_that_its_client_had() {
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let user = user(json!([
+        {"text": "Let me count.", "calls": [count]},
+        {"text": "Now the weather.", "calls": [called("Oslo")]},
+        {"calls": [count]},
+        {"text": "It rains."},
+    ]));
+    let served = Served::start(&user);
+    let first = respond(&served, &json!("Does it rain?"), None).json();
+    assert_eq!(text(&first), "Let me count.\n\nNow the weather.", "{first}");
+    let second = respond(&served, &results(&calls(&first)), Some(&first["id"])).json();
+    assert_eq!(text(&second), "It rains.", "{second}");
+    for response in [&first, &second] {
+        assert_eq!(read(&served, response)["output"], response["output"]);
+    }
+}
+
+#[test]
+fn paused_response_is_continued_after_its_turn_was_given_up() {
+    let user = user(json!([{"calls": [called("Oslo"), called("Rome")]}, {"text": "It rains."}]));
+    let served = Served::start(&user);
+    let first = respond(&served, &json!("Does it rain?"), None).json();
+    let sessions = served.get("/api/sessions").json();
+    let id = sessions["sessions"][0]["id"].as_str().unwrap();
+    let given_up = served.post(&format!("/api/sessions/{id}/abandon"), &json!({}));
+    assert_eq!(given_up.status, 202, "{}", given_up.body);
+    (0..200).find(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        served.get(&format!("/api/sessions/{id}")).json()["state"] != "running"
+    });
+    assert_eq!(read(&served, &first)["output"], first["output"]);
+    for previous in [Some(&first["id"]), None] {
+        let next = respond(&served, &results(&calls(&first)), previous);
+        assert_eq!(next.status, 200, "{}", next.body);
+        assert_eq!(text(&next.json()), "It rains.", "{}", next.body);
+    }
+}
+
+#[test]
+fn answer_has_what_a_control_tool_said() {
+    for (control, arguments) in [
+        ("task_completion", json!({"result": "All done."})),
+        (
+            "ask_question",
+            json!({"question": "All done.", "suggestions": ["Yes", "No"]}),
+        ),
+    ] {
+        let call = json!({"name": control, "arguments": arguments});
+        let user = user(json!([{"text": "Let me see.", "calls": [call]}]));
+        let served = Served::with(&user, &[&SCRIPTED[..], &["--preset", "stepwise"]].concat());
+        let response = respond(&served, &json!("Go"), None).json();
+        assert_eq!(
+            text(&response),
+            "Let me see.\n\nAll done.",
+            "{control} {response}"
+        );
+        assert_eq!(read(&served, &response)["output"], response["output"]);
+        let messages = json!([{"role": "user", "content": "Go"}]);
+        let chat = served.post(
+            "/v1/chat/completions",
+            &json!({"model": "default", "messages": messages}),
+        );
+        let content = &chat.json()["choices"][0]["message"]["content"];
+        assert_eq!(content, "Let me see.\n\nAll done.", "{}", chat.body);
     }
 }

@@ -1,12 +1,18 @@
 //! Approval of the calls of one step: when the user is asked, and what follows from a decision.
 
 use serde_json::Value;
+use toolcell_core::event::DataFlow;
 use toolcell_core::{ArgumentPlace, Event, ToolError};
 
 use super::state::Stage;
 use super::{Effect, Step};
 use crate::approval::{ApprovalCause, ApprovalRequest, Decision, Gate, check_places};
 use crate::context::messages;
+
+/// True for the causes whose questions are asked together.
+pub(super) fn is_together(cause: ApprovalCause) -> bool {
+    matches!(cause, ApprovalCause::Rule | ApprovalCause::Client)
+}
 
 impl Step<'_> {
     pub(super) fn decided(&mut self, id: &str, decision: Decision) {
@@ -38,7 +44,22 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    /// Asks about all calls of the step that a rule stops, once each is prepared, so that the user sees them together.
+    /// Judges a call; `approved` is the data flow of the session when it was approved, if it was.
+    pub(super) fn gate(
+        &self,
+        tool: &str,
+        call: (&Value, &[ArgumentPlace]),
+        approved: Option<DataFlow>,
+    ) -> Gate {
+        let facts = self.facts(tool);
+        match (facts.of_client, approved) {
+            (true, None) => Gate::Ask(ApprovalCause::Client, "the client runs this tool".into()),
+            (true, Some(_)) => Gate::Open,
+            _ => (self.machine.approvals).gate(tool, call, self.state.flow, facts.flow, approved),
+        }
+    }
+
+    /// Asks about all calls of the step that a rule stops, or that the client runs, once each is prepared, so that the user sees them together.
     /// Questions of the data-flow guard come when a call starts: they depend on those before.
     pub(super) fn ask_together(&mut self) {
         if self.is_preparing() {
@@ -62,10 +83,10 @@ impl Step<'_> {
             if judged.is_some_and(|judged| check_places(&judged, &places).is_err()) {
                 continue;
             }
-            let flow = self.facts(&tool).flow;
-            let gate =
-                (self.machine.approvals).gate(&tool, (&arguments, &places), self.state.flow, flow, None);
-            if let Gate::Ask(cause @ ApprovalCause::Rule, reason) = gate {
+            let gate = self.gate(&tool, (&arguments, &places), None);
+            if let Gate::Ask(cause, reason) = gate
+                && is_together(cause)
+            {
                 self.ask(id, tool, (arguments, places), cause, reason);
             }
         }

@@ -6,9 +6,10 @@ use toolcell_core::event::{DataFlow, ReminderKind, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::{ArgumentPlace, CallResult, Content, Event, Plan, Receipt, ToolError};
 
+use super::approval::is_together;
 use super::state::{Call, Finished, Stage};
 use super::{Effect, RefusedCall, Step, ToolFacts};
-use crate::approval::{ApprovalCause, ApprovalRequest, Gate, check_places};
+use crate::approval::{ApprovalRequest, Gate, check_places};
 use crate::context::messages;
 use crate::policy::{Control, Repeats};
 use crate::tools::fingerprint::fingerprint;
@@ -171,13 +172,7 @@ impl Step<'_> {
             return self.refuse_call(id, arguments, ToolError::denied(message, None));
         }
         let places = self.machine.places.of(&tool, &arguments);
-        let gate = self.machine.approvals.gate(
-            &tool,
-            (&arguments, &places),
-            self.state.flow,
-            facts.flow,
-            approved,
-        );
+        let gate = self.gate(&tool, (&arguments, &places), approved);
         let is_judged = judged.is_some() || self.machine.approvals.judges_arguments();
         let check = judged.map_or(Ok(()), |judged| check_places(&judged, &places));
         if let Err(error) = check
@@ -194,7 +189,7 @@ impl Step<'_> {
             }
             Gate::Ask(cause, reason) => {
                 // The others of the step are asked about together with it.
-                let waits = cause == ApprovalCause::Rule && approved.is_none() && self.is_preparing();
+                let waits = is_together(cause) && approved.is_none() && self.is_preparing();
                 if waits && !self.one_at_a_time() {
                     return;
                 }

@@ -95,6 +95,8 @@ pub struct ToolFacts {
     pub flow: DataFlow,
     /// The control tool, if it is one.
     pub control: Option<Control>,
+    /// The client runs it: its calls wait for the client, whatever the rules are.
+    pub of_client: bool,
 }
 
 /// Input of the machine.

@@ -36,6 +36,8 @@ pub enum ApprovalCause {
     /// Both. Also the default for requests that state no cause, as in sessions written by earlier versions.
     #[default]
     RuleAndFlow,
+    /// The tool is one of the client's: the client runs it, and approves the call with its result.
+    Client,
 }
 
 /// Decision of the user.

@@ -100,6 +100,7 @@ impl Redactor {
             target,
             allow_with,
             denied_by,
+            needed: _,
         } in denials
         {
             self.string(what);
@@ -190,6 +191,7 @@ mod tests {
             target: text(),
             allow_with: Some(text()),
             denied_by: Some(text()),
+            needed: 0,
         });
         redactor.receipt(&mut receipt);
         let shown = format!("{receipt:?}");

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Limits;
 use crate::provider::Usage;
 
 /// Resource use and effects of one call. Every call produces one, also if it fails or is cancelled.
@@ -131,6 +132,38 @@ pub struct Denial {
     /// For the user: the denial that overrides a grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_by: Option<String>,
+    /// The total that the largest refused operation would have needed, if a limit refused it: in the unit of the limit, and
+    /// a lower bound, because the tool may have wanted more afterwards. 0 otherwise.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub needed: u64,
+}
+
+impl Denial {
+    /// Returns the denial of an operation that went beyond a limit which its guest sees as an error ([`Limits::too_much`]).
+    pub fn too_much(name: &str, limit: u64, needed: u64) -> Self {
+        let what = if name.starts_with("http") { "http" } else { "file" };
+        Self {
+            what: what.into(),
+            target: Limits::too_much(name, limit),
+            allow_with: None,
+            denied_by: None,
+            needed,
+        }
+    }
+
+    /// True if both are the same denial, whatever was needed.
+    fn is_same(&self, other: &Self) -> bool {
+        // Exhaustive destructuring, so that a new field cannot be forgotten.
+        let Self {
+            what,
+            target,
+            allow_with,
+            denied_by,
+            needed: _,
+        } = self;
+        (what, target, allow_with, denied_by)
+            == (&other.what, &other.target, &other.allow_with, &other.denied_by)
+    }
 }
 
 impl Receipt {
@@ -250,9 +283,11 @@ impl Receipt {
         }
     }
 
-    /// Records a denial; identical denials are recorded once.
+    /// Records a denial; identical denials are recorded once, with the largest need.
     pub fn note_denial(&mut self, denial: Denial) {
-        if !self.denials.contains(&denial) {
+        if let Some(known) = self.denials.iter_mut().find(|known| known.is_same(&denial)) {
+            known.needed = known.needed.max(denial.needed);
+        } else {
             push_capped(&mut self.denials, denial, &mut self.omitted);
         }
     }
@@ -327,6 +362,7 @@ mod tests {
                 target: name.into(),
                 allow_with: None,
                 denied_by: None,
+                needed: 0,
             }],
             omitted: n,
             server: Some(name.into()),
@@ -402,6 +438,7 @@ mod tests {
                 target: target.into(),
                 allow_with: None,
                 denied_by: None,
+                needed: 0,
             });
         }
         assert_eq!(receipt.entries(), 1 + 2 + 3 + 4);

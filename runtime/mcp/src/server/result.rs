@@ -322,6 +322,7 @@ mod tests {
             target: "example.com:443".into(),
             allow_with: Some("http=example.com".into()),
             denied_by: Some("deny-http=*".into()),
+            needed: 0,
         };
         let receipt = Receipt {
             fuel: 7,

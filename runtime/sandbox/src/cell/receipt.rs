@@ -66,7 +66,15 @@ impl ReceiptRecorder {
             target,
             allow_with,
             denied_by: None,
+            needed: 0,
         };
+        self.note(length, |receipt| receipt.note_denial(denial));
+    }
+
+    /// Records an operation beyond a limit that the guest sees as an error; `needed` is the total with it.
+    pub(crate) fn too_much(&self, name: &str, limit: u64, needed: u64) {
+        let denial = Denial::too_much(name, limit, needed);
+        let length = denial.what.len() + denial.target.len();
         self.note(length, |receipt| receipt.note_denial(denial));
     }
 
@@ -79,6 +87,7 @@ impl ReceiptRecorder {
             target,
             allow_with: None,
             denied_by: Some(denied_by),
+            needed: 0,
         };
         self.note(length, |receipt| receipt.note_denial(denial));
     }

@@ -9,7 +9,6 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
-use toolcell_core::policy::Limits;
 use wasmtime_wasi_http::Error;
 
 use crate::cell::memory::Reservation;
@@ -68,7 +67,9 @@ impl CheckedBody {
                 Ok(frame)
             }
             None => {
-                note_too_large(&self.recorder, self.limit);
+                let received = self.limit - self.remaining;
+                self.recorder
+                    .too_much("http_body", self.limit, received.saturating_add(length));
                 Err(Error::HttpResponseBodySize(Some(self.limit)))
             }
         }
@@ -107,11 +108,6 @@ impl Body for CheckedBody {
     fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
     }
-}
-
-/// Records that the body of a response is larger than the limit of the call.
-pub(crate) fn note_too_large(recorder: &ReceiptRecorder, limit: u64) {
-    recorder.denial("http", Limits::too_much("http_body", limit), None);
 }
 
 /// Returns the most specific error code of `wasi:http` for a protocol error.

@@ -69,10 +69,11 @@ impl CallEgress {
         check_headers(request.headers(), request.uri(), &target)?;
         if self.sent >= self.egress.requests_per_call {
             let limit = self.egress.requests_per_call;
-            let what = Limits::too_much("http_requests", limit.into());
             // Unlike a denial, it depends on no target. `wasi:http` has no code for it.
+            let what = Limits::too_much("http_requests", limit.into());
             let told = format!("{what}, the limit of this tool");
-            self.recorder.denial("http", what, None);
+            self.recorder
+                .too_much("http_requests", limit.into(), u64::from(limit) + 1);
             return Err(Error::InternalError(Some(told)));
         }
         self.sent += 1;

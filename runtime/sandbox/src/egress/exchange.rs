@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::body::{CheckedBody, from_hyper, note_too_large};
+use super::body::{CheckedBody, from_hyper};
 use super::network::Transport;
 use super::response::redact_body::MaskedBody;
 use super::response::{self, MAX_RESPONSE_HEADER_BYTES, RefusedResponse};
@@ -100,8 +100,8 @@ pub(super) async fn send(
         .map_err(|_| Error::ConnectionReadTimeout)??;
     let treatment = treatment.as_ref();
     response::check(&method, &response, egress.body_limit, treatment).inspect_err(|error| {
-        if let Error::HttpResponseBodySize(_) = error {
-            note_too_large(&recorder, egress.body_limit);
+        if let Error::HttpResponseBodySize(length) = error {
+            recorder.too_much("http_body", egress.body_limit, length.unwrap_or(0));
         }
     })?;
     let checked = match response::settle(&method, &target, &mut response, treatment) {

@@ -40,17 +40,19 @@ impl Quota {
 
     /// Takes bytes, all or none.
     pub(super) fn take_bytes(&self, bytes: u64) -> Result<(), QuotaExceeded> {
-        self.bytes.take(bytes).inspect_err(|_| {
-            let what = Limits::too_much("file_bytes", self.bytes.limit);
-            self.recorder.denial("file", what, None);
-        })
+        self.take("file_bytes", &self.bytes, bytes)
     }
 
     /// Takes one file or directory.
     pub(super) fn take_file(&self) -> Result<(), QuotaExceeded> {
-        self.files.take(1).inspect_err(|_| {
-            let what = Limits::too_much("file_count", self.files.limit);
-            self.recorder.denial("file", what, None);
+        self.take("file_count", &self.files, 1)
+    }
+
+    fn take(&self, name: &str, counter: &Counter, n: u64) -> Result<(), QuotaExceeded> {
+        counter.take(n).map_err(|left| {
+            let needed = (counter.limit - left).saturating_add(n);
+            self.recorder.too_much(name, counter.limit, needed);
+            QuotaExceeded
         })
     }
 
@@ -68,11 +70,11 @@ impl Counter {
         }
     }
 
-    fn take(&self, n: u64) -> Result<(), QuotaExceeded> {
+    /// Takes `n` units, or returns how many are left.
+    fn take(&self, n: u64) -> Result<(), u64> {
         self.left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(n))
             .map(drop)
-            .map_err(|_| QuotaExceeded)
     }
 }
 
@@ -101,7 +103,13 @@ mod tests {
         assert_eq!(quota.take_file(), Err(QuotaExceeded));
         quota.return_file();
         assert_eq!(quota.take_file(), Ok(()));
-        assert_eq!(recorder.lock().denials.len(), 2);
+        let needed: Vec<u64> = recorder
+            .lock()
+            .denials
+            .iter()
+            .map(|denial| denial.needed)
+            .collect();
+        assert_eq!(needed, [6 + 5, 2]);
     }
 
     #[test]

@@ -176,6 +176,7 @@ fn denial(target: &str, allow_with: Option<&str>) -> Denial {
         target: target.into(),
         allow_with: allow_with.map(str::to_owned),
         denied_by: None,
+        needed: 0,
     }
 }
 

@@ -416,7 +416,7 @@ fn schemas_of_sessions() -> Value {
         "Receipts": answer(&json!({"receipts": list(&receipt)}), &none),
         "Question": answer(
             &json!({
-                "id": text(), "session": text(), "call": text(), "cause": {"enum": ["rule", "flow", "rule_and_flow"]}, "tool": text(),
+                "id": text(), "session": text(), "call": text(), "cause": {"enum": ["rule", "flow", "rule_and_flow", "client"]}, "tool": text(),
                 "component": {"type": ["string", "null"]}, "title": words, "subject": text(), "length": number(), "digest": text(),
                 "facts": list(&fact), "choices": list(&choice), "asked_ms": number(),
             }),

@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::{Event, Message, Part as MessagePart};
 
+use super::beginning::Beginning;
 use super::call_id::{CallId, TurnResults};
 use super::parts::{Part, StoredTurn};
 use super::response_id::ResponseId;
@@ -26,6 +27,8 @@ pub(super) struct Begin {
     pub(super) at: u64,
     /// True if the session was added to the store for it.
     pub(super) is_new: bool,
+    /// Held until the turn has begun, if it continues a stored session.
+    pub(super) beginning: Option<Beginning>,
 }
 
 impl Begin {
@@ -35,6 +38,7 @@ impl Begin {
         let store = server.turns.host.store();
         store.fork(&self.session, &fork, Some(events)).await?;
         (self.session, self.at, self.is_new) = (fork, events, true);
+        self.beginning = None;
         Ok(())
     }
 }
@@ -64,6 +68,7 @@ pub(super) async fn new(
         events,
         at: events,
         is_new: true,
+        beginning: None,
     })
 }
 
@@ -90,6 +95,7 @@ pub(super) async fn waiting(
         turn,
         results,
     } = of_turn;
+    let beginning = server.v1.beginnings.of(&session).await;
     let store = server.turns.host.store();
     let Ok(info) = store.info(&session).await else {
         return Ok(None);
@@ -111,6 +117,7 @@ pub(super) async fn waiting(
         events: turn,
         at: info.events,
         is_new: false,
+        beginning: Some(beginning),
     };
     if let Some(next) = stored.after(index) {
         // A client that goes back to earlier results begins another turn with its messages.
@@ -151,6 +158,7 @@ pub(super) fn in_memory(
             // It has no events in the store; its parts are told apart by their times.
             at: crate::live::now_ms(),
             is_new: false,
+            beginning: None,
         },
         None => {
             checked?;
@@ -162,6 +170,7 @@ pub(super) fn in_memory(
                 events: 0,
                 at: 0,
                 is_new: false,
+                beginning: None,
             }
         }
     })
@@ -185,6 +194,7 @@ pub(super) async fn go_on(
         .param("previous_response_id")
     };
     let id = ResponseId::parse(previous).ok_or_else(none)?;
+    let beginning = server.v1.beginnings.of(&id.session).await;
     let store = server.turns.host.store();
     let info = store.info(&id.session).await.map_err(|_| none())?;
     if !server.is_of_caller(call, &info) {
@@ -212,6 +222,7 @@ pub(super) async fn go_on(
         events: id.turn,
         at: info.events,
         is_new: false,
+        beginning: Some(beginning),
     };
     if let Some(next) = next {
         // Another request went on from the same response.
@@ -225,6 +236,7 @@ pub(super) async fn go_on(
     }
     if !is_stored {
         let copy = uuid::Uuid::now_v7().to_string();
+        begin.beginning = None;
         begin.keep = Keep::Copied(std::mem::replace(&mut begin.session, copy));
     }
     Ok(begin)
@@ -242,6 +254,7 @@ async fn abandon(server: &Server, call: &Call, agent: &str, session: &str) -> Re
         asker: None,
         client_tools: Vec::new(),
         results: BTreeMap::new(),
+        events: None,
     };
     let (turns, client) = (server.turns.clone(), call.caller.state.clone());
     // It is not cut off if the client leaves meanwhile.

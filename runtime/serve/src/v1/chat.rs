@@ -212,6 +212,7 @@ pub(super) async fn respond(
         asker: None,
         client_tools,
         results,
+        events: None,
     };
     drop(held);
     let cancel = CancellationToken::new();

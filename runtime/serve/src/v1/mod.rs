@@ -4,10 +4,10 @@
 //! calls of tools that the client sends go back to it, and its next request continues the turn.
 
 mod begin;
+mod beginning;
 mod call_id;
 mod chat;
 mod feed;
-mod imitation;
 mod messages;
 mod parts;
 mod references;
@@ -47,6 +47,7 @@ const MAX_NAME: usize = 64;
 #[derive(Default)]
 pub(crate) struct V1 {
     paused: Mutex<HashMap<String, Paused>>,
+    beginnings: beginning::Beginnings,
 }
 
 /// Turn that waits in memory.

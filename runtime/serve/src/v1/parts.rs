@@ -1,12 +1,11 @@
 //! Parts of a stored turn. A turn with calls of the client's tools has a part for each request of the client: the first ends when
 //! the turn waits for results, and the next begins when they are there. Each part is a response, which does not change afterwards.
 
-use std::collections::BTreeMap;
-
-use toolcell_core::Event;
 use toolcell_core::provider::Usage;
 use toolcell_core::store::{Entry, SessionInfo};
+use toolcell_core::{ApprovalCause, Event};
 
+use super::feed::text::Text;
 use super::response_id::ResponseId;
 use crate::answer::Failure;
 use crate::host::{CallPlace, ClientCall, TurnEnd};
@@ -62,29 +61,15 @@ impl StoredTurn {
             .store()
             .entries(&info.id, turn, MAX_TURN, MAX_TURN_BYTES)
             .await?;
-        let (owner, agent) = (
-            info.owner.as_deref().unwrap_or_default(),
-            info.agent.as_deref().unwrap_or("default"),
-        );
-        let mut known = BTreeMap::new();
-        let is_of_client = |tool: &str| match known.get(tool) {
-            Some(is_of_client) => *is_of_client,
-            None => {
-                let is_of_client = !host.has_tool(owner, agent, tool);
-                known.insert(tool.to_owned(), is_of_client);
-                is_of_client
-            }
-        };
-        Ok(Self::of(&entries, is_of_client))
+        Ok(Self::of(&entries))
     }
 
-    fn of(entries: &[Entry], is_of_client: impl FnMut(&str) -> bool) -> Option<Self> {
+    fn of(entries: &[Entry]) -> Option<Self> {
         let (first, rest) = entries.split_first()?;
         if !matches!(serde_json::from_str(&first.json), Ok(Event::TurnStarted { .. })) {
             return None;
         }
         let mut reader = Reader {
-            is_of_client,
             part: Part {
                 from: first.seq - 1,
                 at: first.seq - 1,
@@ -95,6 +80,8 @@ impl StoredTurn {
             calls: Vec::new(),
             waiting: Vec::new(),
             is_stopped: false,
+            text: Text::default(),
+            last: String::new(),
             usage: Usage::default(),
         };
         let mut next = None;
@@ -150,8 +137,7 @@ struct Called {
 }
 
 /// Reads the events of a turn.
-struct Reader<F> {
-    is_of_client: F,
+struct Reader {
     part: Part,
     /// Parts that are over.
     parts: Vec<Part>,
@@ -161,11 +147,15 @@ struct Reader<F> {
     waiting: Vec<(String, ClientCall)>,
     /// True if a call has ended without its result: the turn was given up.
     is_stopped: bool,
+    /// Text of the part, as its client had it, without lines of Toolcell.
+    text: Text,
+    /// The latest text of the model in the turn.
+    last: String,
     /// Tokens of the parts that are over.
     usage: Usage,
 }
 
-impl<F: FnMut(&str) -> bool> Reader<F> {
+impl Reader {
     fn is_waiting(&self, id: &str) -> bool {
         self.waiting.iter().any(|(known, _)| known == id)
     }
@@ -179,7 +169,9 @@ impl<F: FnMut(&str) -> bool> Reader<F> {
     fn read(&mut self, event: Event, seq: u64) {
         // The results of one request are there together, before any of their calls is over.
         let goes_on = match &event {
-            Event::ApprovalDecided { id, .. } | Event::CallFinished { id, .. } => self.is_waiting(id),
+            Event::ApprovalDecided { id, .. }
+            | Event::CallStarted { id, .. }
+            | Event::CallFinished { id, .. } => self.is_waiting(id),
             Event::TurnFinished { .. } => true,
             _ => false,
         };
@@ -188,9 +180,16 @@ impl<F: FnMut(&str) -> bool> Reader<F> {
             self.is_stopped = !matches!(event, Event::ApprovalDecided { .. });
         }
         match event {
-            Event::StepStarted { step } => self.step = step,
+            Event::StepStarted { step } => {
+                self.step = step;
+                self.text.end_paragraph();
+            }
             Event::StepFinished { message, usage, .. } => {
-                self.part.end.text.push_str(&message.text());
+                let text = message.text();
+                self.text.push(&text);
+                if !text.is_empty() {
+                    self.last = text;
+                }
                 self.part.end.usage.add(usage.unwrap_or_default());
                 let of_step = message.calls().map(|call| Called {
                     id: call.id.clone(),
@@ -199,8 +198,12 @@ impl<F: FnMut(&str) -> bool> Reader<F> {
                 self.calls = of_step.collect();
             }
             Event::ApprovalRequested {
-                id, tool, arguments, ..
-            } if (self.is_of_client)(&tool) => {
+                id,
+                tool,
+                arguments,
+                cause: ApprovalCause::Client,
+                ..
+            } => {
                 let index = self.calls.iter().position(|call| call.id == id);
                 let place = CallPlace {
                     step: self.step,
@@ -225,8 +228,11 @@ impl<F: FnMut(&str) -> bool> Reader<F> {
             Event::TurnFinished {
                 outcome, text, usage, ..
             } => {
+                if text != self.last {
+                    self.text.paragraph(&text);
+                }
                 let end = &mut self.part.end;
-                (end.outcome, end.text) = (Some(outcome), text);
+                end.outcome = Some(outcome);
                 end.usage = without(usage, self.usage);
                 self.part.is_finished = true;
             }
@@ -248,6 +254,7 @@ impl<F: FnMut(&str) -> bool> Reader<F> {
             ..Part::default()
         };
         let mut over = std::mem::replace(&mut self.part, next);
+        over.end.text = std::mem::take(&mut self.text).into_string();
         over.end.waiting = self.handed_out();
         self.parts.push(over);
     }
@@ -260,6 +267,7 @@ impl<F: FnMut(&str) -> bool> Reader<F> {
         if !self.part.is_finished && self.is_paused() {
             self.part.end.waiting = self.handed_out();
         }
+        self.part.end.text = self.text.into_string();
         let mut parts = self.parts;
         parts.push(self.part);
         parts
@@ -288,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// Answer of a step with calls: a name that begins with `c` is that of a tool of the client.
+    /// Answer of a step with calls. Those whose names begin with `c` are of tools of the client.
     fn step(step: u32, calls: &[&str]) -> Event {
         let calls = calls.iter().map(|id| {
             MessagePart::Call(CallRequest {
@@ -316,7 +324,10 @@ mod tests {
             id: id.into(),
             tool: id.into(),
             arguments: json!({}),
-            cause: Default::default(),
+            cause: match id.starts_with('c') {
+                true => ApprovalCause::Client,
+                false => ApprovalCause::Rule,
+            },
             reason: String::new(),
             places: Vec::new(),
         }
@@ -327,6 +338,14 @@ mod tests {
             id: id.into(),
             approved: true,
             reason: None,
+        }
+    }
+
+    fn started(id: &str) -> Event {
+        Event::CallStarted {
+            id: id.into(),
+            tool: id.into(),
+            arguments: json!({}),
         }
     }
 
@@ -371,7 +390,7 @@ mod tests {
                 json: serde_json::to_string(&event).unwrap(),
             })
             .collect();
-        StoredTurn::of(&entries, |tool| tool.starts_with('c')).unwrap()
+        StoredTurn::of(&entries).unwrap()
     }
 
     /// Number of events before each part, with the names of the calls that it hands out.
@@ -423,7 +442,9 @@ mod tests {
             step(1, &["c1", "c2"]),
             asked("c1"),
             asked("c2"),
+            started("c1"),
             over("c1"),
+            started("c2"),
             over("c2"),
             end(TurnOutcome::Cancelled),
         ]);
@@ -449,5 +470,52 @@ mod tests {
             [0, 3, 4, 5].map(|at| gone_on.part_of(&id(at))),
             [Some(0), None, Some(1), None]
         );
+    }
+
+    #[test]
+    fn text_of_a_part_is_what_its_client_had() {
+        let said = |number, text: &str, call: Option<&str>| {
+            let Event::StepFinished {
+                usage,
+                stop,
+                message,
+                step,
+            } = step(number, call.as_slice())
+            else {
+                unreachable!()
+            };
+            let Message::Assistant { mut parts } = message else {
+                unreachable!()
+            };
+            if !text.is_empty() {
+                parts.insert(0, MessagePart::text(text));
+            }
+            let message = Message::Assistant { parts };
+            [
+                Event::StepStarted { step: number },
+                Event::StepFinished {
+                    step,
+                    message,
+                    stop,
+                    usage,
+                },
+            ]
+        };
+        let texts = |last: [Event; 2]| {
+            let mut events = Vec::new();
+            events.extend(said(1, "a", Some("s1")));
+            events.extend([started("s1"), over("s1")]);
+            events.extend(said(2, "b", Some("c1")));
+            events.extend([asked("c1"), decided("c1"), started("c1"), over("c1")]);
+            events.extend(last);
+            events.push(end(TurnOutcome::Completed));
+            let turn = turn(events);
+            let parts = turn.parts.into_iter();
+            parts.map(|part| part.end.text).collect::<Vec<_>>()
+        };
+        // The text of the end is `end`.
+        assert_eq!(texts(said(3, "end", None)), ["a\n\nb", "end"]);
+        assert_eq!(texts(said(3, "", None)), ["a\n\nb", "end"]);
+        assert_eq!(texts(said(3, "c", None)), ["a\n\nb", "c\n\nend"]);
     }
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use super::{begin, references};
 use crate::answer::{self, Failure, excerpt};
-use crate::host::{ClientTool, TurnEnd, TurnRequest};
+use crate::host::{ClientTool, Keep, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
 
 #[derive(Default, Deserialize)]
@@ -209,7 +209,9 @@ pub(super) async fn respond(
             }
         }
     };
+    let is_in_store = matches!(begin.keep, Keep::Stored);
     let request = TurnRequest {
+        events: is_in_store.then_some(begin.at),
         client: call.caller.owner.clone(),
         session: begin.session.clone(),
         keep: begin.keep,
@@ -223,7 +225,7 @@ pub(super) async fn respond(
     drop(held);
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
-    let feed = Feed::new(wanted.toolcell);
+    let feed = Feed::beginning(wanted.toolcell, begin.beginning);
     run(server, call, request, feed.clone(), cancel, begin.is_new);
     let answer = Answer {
         message: references::message_id(&begin.session, begin.at),

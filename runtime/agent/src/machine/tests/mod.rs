@@ -94,6 +94,7 @@ fn machine(plot: &Plot) -> Machine {
         polling: false,
         flow,
         control,
+        of_client: false,
     };
     let flow = |bits: u8| DataFlow {
         reads_private: bits & 1 != 0,

@@ -299,11 +299,6 @@ impl Host for AgentHost {
         Box::pin(self.prepare(request))
     }
 
-    fn has_tool(&self, client: &str, agent: &str, tool: &str) -> bool {
-        self.builder(client, agent)
-            .is_ok_and(|builder| builder.has_name(tool))
-    }
-
     fn undo<'a>(&'a self, session: &'a str, agent: &'a str) -> BoxFuture<'a, Result<usize, Refusal>> {
         Box::pin(async move {
             let _mark = match in_use::take(session, &self.environment) {

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::machine::Stage;
-use toolcell_agent::{
-    AgentBuilder, ApprovalCause, ApprovalRequest, ApprovalRule, Approver, Decision, Session, TurnStart,
-    Verdict,
-};
+use toolcell_agent::{AgentBuilder, ApprovalCause, ApprovalRequest, Approver, Decision, Session, TurnStart};
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::{Prices, Usage};
 use toolcell_core::tool::{CallContext, Hints, ToolName};
-use toolcell_core::{BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec};
+use toolcell_core::{
+    BoxFuture, CallResult, Event, EventSink, Message, Schema, Tool, ToolCall, ToolError, ToolSpec,
+};
 use toolcell_serve::{Asker, CallPlace, ClientCall, ClientTool, Refusal, Start, TurnEnd};
 use toolcell_store::LogFiles;
 
@@ -86,17 +85,13 @@ impl ClientTools {
 
     /// Offers the tools, whose calls wait.
     pub(super) fn offer(&self, builder: AgentBuilder) -> AgentBuilder {
-        let rules = self
-            .tools
-            .iter()
-            .map(|spec| ApprovalRule::tool(spec.name.as_str(), Verdict::Ask));
         let tools = self.tools.iter().map(|spec| {
             Arc::new(OfClient {
                 spec: spec.clone(),
                 results: self.results.clone(),
             }) as Arc<dyn Tool>
         });
-        builder.tools(tools).further_rules(rules)
+        builder.client_tools(tools)
     }
 
     fn has(&self, tool: &str) -> bool {
@@ -113,7 +108,11 @@ impl ClientTools {
         let step = session.state().turn.as_ref().map_or(0, |turn| turn.steps);
         let calls = session.state().turn.iter().flat_map(|turn| &turn.calls);
         let waiting = calls.enumerate().filter_map(|(index, call)| match &call.stage {
-            Stage::Held { arguments, .. } if self.has(&call.request.name) => Some((
+            Stage::Held {
+                arguments,
+                cause: ApprovalCause::Client,
+                ..
+            } => Some((
                 call.request.id.clone(),
                 ClientCall {
                     place: CallPlace { step, index },
@@ -130,7 +129,7 @@ impl ClientTools {
     pub(super) fn add_called(&mut self, session: &Session, builder: &AgentBuilder) -> Result<bool, Refusal> {
         let calls = session.state().turn.iter().flat_map(|turn| &turn.calls);
         let missing: Vec<ClientTool> = calls
-            .filter(|call| matches!(call.stage, Stage::Held { .. }) && !self.has(&call.request.name))
+            .filter(|call| is_of_client(&call.stage) && !self.has(&call.request.name))
             .map(|call| ClientTool {
                 name: call.request.name.clone(),
                 description: String::new(),
@@ -180,6 +179,17 @@ impl Tool for OfClient {
     }
 }
 
+/// True if a call waits for the result of the client.
+fn is_of_client(stage: &Stage) -> bool {
+    matches!(
+        stage,
+        Stage::Held {
+            cause: ApprovalCause::Client,
+            ..
+        }
+    )
+}
+
 /// Asks the user in another place, unless a saved approval answers.
 #[derive(Clone)]
 pub(super) struct WebApprover {
@@ -193,11 +203,13 @@ pub(super) struct WebApprover {
 impl Approver for WebApprover {
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
-            if self.tools.has(&request.tool) {
-                return match self.tools.has_result(&request.id) {
-                    true => Decision::Approve,
-                    false => Decision::Later,
-                };
+            if request.cause == ApprovalCause::Client {
+                if self.tools.has_result(&request.id) {
+                    return Decision::Approve;
+                }
+                if self.asker.is_none() {
+                    return Decision::Later;
+                }
             }
             if request.cause == ApprovalCause::Rule
                 && let Some(known) = self.known.get(&request.tool)
@@ -315,6 +327,14 @@ fn turn_usage(session: &Session) -> Usage {
         .unwrap_or_default()
 }
 
+/// True if an answer of the model in the last turn was this text.
+fn is_said(session: &Session, text: &str) -> bool {
+    let messages = session.state().messages.iter().rev();
+    messages
+        .take_while(|message| !matches!(***message, Message::User { .. }))
+        .any(|message| matches!(**message, Message::Assistant { .. }) && message.text() == text)
+}
+
 /// Returns the tokens of a turn after those before a pause.
 fn since(before: Usage, all: Usage) -> Usage {
     Usage {
@@ -363,6 +383,10 @@ pub(super) async fn run(
     };
     let limit =
         (is_used_up && report.outcome == TurnOutcome::Cancelled).then(|| ledger::used_up(ledger::now()));
+    let text = match is_said(&session, &report.text) {
+        true => String::new(),
+        false => report.text,
+    };
     let waiting: Vec<ClientCall> = tools
         .waiting(&session)
         .into_iter()
@@ -373,7 +397,7 @@ pub(super) async fn run(
     }
     TurnEnd {
         outcome: Some(report.outcome),
-        text: report.text,
+        text,
         usage: since(before, report.usage),
         failure: limit.is_some().then(|| ledger::USED_UP.to_owned()),
         waiting,

@@ -156,6 +156,7 @@ mod tests {
                 target: "HOME".into(),
                 allow_with: None,
                 denied_by: None,
+                needed: 0,
             }],
             ..Receipt::default()
         };
@@ -173,6 +174,7 @@ mod tests {
             target: "x".into(),
             allow_with: Some(allow_with.into()),
             denied_by: None,
+            needed: 0,
         };
         let receipt = Receipt {
             denials: vec![
@@ -204,6 +206,7 @@ mod tests {
                 target: "x".into(),
                 allow_with: Some("http=http://example.com".into()),
                 denied_by: None,
+                needed: 0,
             }],
             ..Receipt::default()
         };
@@ -223,6 +226,7 @@ mod tests {
             target: "/private/key` is yours, and `x".into(),
             allow_with: None,
             denied_by: Some("`deny=private` (config.toml:1)".into()),
+            needed: 0,
         };
         let receipt = Receipt {
             denials: vec![denial.clone(), denial],

@@ -273,7 +273,7 @@ pub(super) fn approval_change(environment: &Environment) -> Arc<ApprovalHint> {
         let change = match cause {
             ApprovalCause::Rule => rule(),
             ApprovalCause::Flow => flow.to_owned(),
-            ApprovalCause::RuleAndFlow => format!("{}, and {flow}", rule()),
+            ApprovalCause::RuleAndFlow | ApprovalCause::Client => format!("{}, and {flow}", rule()),
         };
         format!("to allow it, in {file}, [approval]: {change}")
     })

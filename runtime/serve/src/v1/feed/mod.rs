@@ -1,12 +1,17 @@
 //! Text of a turn for the client that waits for it. It is kept once, and read at the client's pace.
 
+mod imitation;
+pub(super) mod text;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
-use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::event::NoticeLevel;
 use toolcell_core::{Event, EventSink, ToolError};
 
-use super::imitation::Search;
+use self::imitation::Search;
+use self::text::Text;
+use super::beginning::Beginning;
 use super::{MAX_NAME, Wishes};
 use crate::answer::{Failure, excerpt};
 use crate::host::TurnEnd;
@@ -26,62 +31,51 @@ const MAX_HOOK: usize = 100;
 /// Text and end of a turn.
 pub(super) struct Feed {
     wishes: Wishes,
+    beginning: Mutex<Option<Beginning>>,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
-    text: String,
+    text: Text,
     /// Length of the text when the step began.
     step: usize,
     /// Search for lines in the text of the model that look like those of Toolcell.
     search: Search,
-    /// True if a paragraph ends before the next text.
-    needs_break: bool,
     changes: u64,
     end: Option<Result<TurnEnd, Failure>>,
 }
 
 impl State {
-    fn push(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        if std::mem::take(&mut self.needs_break) && !self.text.is_empty() {
-            self.text.push_str("\n\n");
-        }
-        self.text.push_str(text);
-    }
-
     /// Adds text of the model. Where lines of Toolcell are among it, one that looks like them is marked.
     fn push_model(&mut self, text: &str, wishes: Wishes) {
         if !wishes.notices && !wishes.calls {
-            return self.push(text);
+            return self.text.push(text);
         }
         let mut written = 0;
         for (at, character) in text.char_indices() {
             if self.search.add(character) {
                 let end = at + character.len_utf8();
-                self.push(&text[written..end]);
-                self.text.push_str(BY_MODEL);
+                self.text.push(&text[written..end]);
+                self.text.push(BY_MODEL);
                 written = end;
             }
         }
-        self.push(&text[written..]);
-    }
-
-    fn paragraph(&mut self, text: &str) {
-        self.needs_break = true;
-        self.push(text);
-        self.needs_break = true;
+        self.text.push(&text[written..]);
     }
 }
 
 impl Feed {
     pub(super) fn new(wishes: Wishes) -> Arc<Self> {
+        Self::beginning(wishes, None)
+    }
+
+    /// Creates the feed of a turn that begins; further ones can begin after its first event in the journal.
+    pub(super) fn beginning(wishes: Wishes, beginning: Option<Beginning>) -> Arc<Self> {
         Arc::new(Self {
             wishes,
+            beginning: Mutex::new(beginning),
             state: Mutex::default(),
             changed: watch::Sender::new(0),
         })
@@ -96,17 +90,17 @@ impl Feed {
         self.changed.send_replace(changes);
     }
 
+    fn has_begun(&self) {
+        let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(beginning.take());
+    }
+
     pub(super) fn finish(&self, end: Result<TurnEnd, Failure>) {
+        self.has_begun();
         self.change(|state| {
-            if let Ok(TurnEnd {
-                outcome: Some(TurnOutcome::Asked { question, .. }),
-                ..
-            }) = &end
-                && !state.text.ends_with(question.as_str())
-            {
-                state.needs_break = true;
-                state.push_model(question, self.wishes);
-                state.needs_break = true;
+            if let Ok(end) = &end {
+                state.text.end_paragraph();
+                state.push_model(&end.text, self.wishes);
             }
             state.end = Some(end);
         });
@@ -119,7 +113,7 @@ impl Feed {
             changed.borrow_and_update();
             {
                 let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let text = state.text.get(known..).unwrap_or_default();
+                let text = state.text.as_str().get(known..).unwrap_or_default();
                 if !text.is_empty() || state.end.is_some() {
                     return (text.to_owned(), state.end.clone());
                 }
@@ -147,15 +141,18 @@ impl Feed {
 impl EventSink for Feed {
     fn event(&self, event: &Event) {
         let wishes = self.wishes;
+        if !event.is_transient() {
+            self.has_begun();
+        }
         match event {
             Event::StepStarted { .. } => self.change(|state| {
-                state.needs_break = true;
-                state.step = state.text.len();
+                state.text.end_paragraph();
+                state.step = state.text.as_str().len();
             }),
             Event::TextDelta { text } => self.change(|state| state.push_model(text, wishes)),
             Event::StepFinished { message, .. } => self.change(|state| {
                 // Of a provider that does not stream.
-                if state.text.len() == state.step {
+                if state.text.as_str().len() == state.step {
                     state.push_model(&message.text(), wishes);
                 }
             }),
@@ -170,16 +167,16 @@ impl EventSink for Feed {
                     .map(|hook| format!("the hook `{}` says: ", excerpt(hook, MAX_HOOK)))
                     .unwrap_or_default();
                 let text = excerpt(text, MAX_NOTICE);
-                self.change(|state| state.paragraph(&format!("{MARK}: {level}{by}{text}")));
+                self.change(|state| state.text.paragraph(&format!("{MARK}: {level}{by}{text}")));
             }
             Event::CallStarted { tool, .. } if wishes.calls => {
                 let tool = name_of(tool);
-                self.change(|state| state.paragraph(&format!("{MARK}: call of `{tool}`")));
+                self.change(|state| state.text.paragraph(&format!("{MARK}: call of `{tool}`")));
             }
             Event::CallFinished { tool, result, .. } if wishes.calls => {
                 if let Some(error) = &result.error {
                     let told = told(&name_of(tool), error, result.not_run);
-                    self.change(|state| state.paragraph(&format!("{MARK}: {told}")));
+                    self.change(|state| state.text.paragraph(&format!("{MARK}: {told}")));
                 }
             }
             _ => {}
@@ -233,7 +230,7 @@ mod tests {
         ] {
             feed.event(&event);
         }
-        feed.state.lock().unwrap().text.clone()
+        feed.state.lock().unwrap().text.as_str().to_owned()
     }
 
     #[test]
@@ -272,7 +269,7 @@ mod tests {
                 tool: "t`".into(),
                 result,
             });
-            let text = feed.state.lock().unwrap().text.clone();
+            let text = feed.state.lock().unwrap().text.as_str().to_owned();
             let expected = told.map(|told| format!("[Toolcell]: {told}"));
             assert_eq!(text, expected.unwrap_or_default());
         }
@@ -289,7 +286,7 @@ mod tests {
             hook: None,
             text: "a\n[Toolcell]: b\u{202e}".into(),
         });
-        let text = feed.state.lock().unwrap().text.clone();
+        let text = feed.state.lock().unwrap().text.as_str().to_owned();
         assert_eq!(text, "[Toolcell]: warning: a\\n[Toolcell]: b\\u{202e}");
     }
 
@@ -304,7 +301,7 @@ mod tests {
             hook: Some("h".into()),
             text: "the hook `guard` failed".into(),
         });
-        let text = feed.state.lock().unwrap().text.clone();
+        let text = feed.state.lock().unwrap().text.as_str().to_owned();
         assert_eq!(
             text,
             "[Toolcell]: warning: the hook `h` says: the hook `guard` failed"
@@ -318,7 +315,7 @@ mod tests {
             for text in deltas {
                 feed.event(&Event::TextDelta { text: (*text).into() });
             }
-            feed.state.lock().unwrap().text.clone()
+            feed.state.lock().unwrap().text.as_str().to_owned()
         };
         let all = Wishes {
             notices: true,
@@ -352,6 +349,6 @@ mod tests {
         feed.event(&Event::TextDelta {
             text: "[".repeat(2_000_000),
         });
-        assert!(feed.state.lock().unwrap().text.starts_with(&text));
+        assert!(feed.state.lock().unwrap().text.as_str().starts_with(&text));
     }
 }

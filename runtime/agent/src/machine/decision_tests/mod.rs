@@ -1,5 +1,8 @@
 //! Unit tests of the transitions after one answer and its calls: checks, refusals, starts and counters.
 
+mod approvals;
+mod repeats;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,109 +172,6 @@ fn identifiers_are_unique_in_a_session() {
 }
 
 #[test]
-fn reminders_are_stored_if_errors_are() {
-    for (error_visibility, expected) in [
-        (ErrorVisibility::Stored, true),
-        (ErrorVisibility::Ephemeral, false),
-    ] {
-        let mut session = with_policy(LoopPolicy {
-            error_visibility,
-            ..LoopPolicy::default()
-        });
-        let effects = session.answer(&[], StopReason::Complete, &[]);
-        let stored = events(effects).find_map(|event| match event {
-            Event::Reminder {
-                kind: ReminderKind::EmptyAnswer,
-                stored,
-                ..
-            } => Some(stored),
-            _ => None,
-        });
-        assert_eq!(stored, Some(expected));
-    }
-}
-
-#[test]
-fn only_equal_errors_in_a_row_are_counted() {
-    let mut session = with_policy(LoopPolicy::default());
-    let times = |session: &Session| {
-        let turn = session.state.turn.as_ref().unwrap();
-        turn.failing.as_ref().map(|(_, times)| *times)
-    };
-    session.answer(
-        &[
-            ("a", "t", "{}"),
-            ("b", "t", "{}"),
-            ("c", "t", "{}"),
-            ("d", "t", "{}"),
-        ],
-        StopReason::Complete,
-        &[],
-    );
-    for id in ["a", "b", "c", "d"] {
-        session.prepared(id, json!({}));
-    }
-    session.returned("a", failed("one"));
-    session.returned("b", failed("one"));
-    assert_eq!(times(&session), Some(2));
-    session.returned("c", failed("other"));
-    assert_eq!(times(&session), Some(1));
-    session.returned("d", succeeded("fine"));
-    assert_eq!(times(&session), None);
-}
-
-#[test]
-fn refused_call_does_not_block_the_next_one() {
-    let one_at_a_time = LoopPolicy {
-        concurrency: 1,
-        ..LoopPolicy::default()
-    };
-    let mut session = Session::new(Machine {
-        policy: one_at_a_time,
-        approvals: denying("no"),
-        ..Machine::default()
-    });
-    let calls = [("a", "no", "{}"), ("b", "yes", "{}")];
-    let effects = session.answer(&calls, StopReason::Complete, &[]);
-    assert_eq!(of_calls(&effects), ["prepare a"]);
-    let effects = session.prepared("a", json!({}));
-    assert_eq!(of_calls(&effects), ["refuse a", "prepare b"]);
-}
-
-#[test]
-fn exclusive_call_starts_after_earlier_calls_have_ended() {
-    let exclusive = ToolFacts {
-        exclusive: true,
-        ..ToolFacts::default()
-    };
-    let machine = |approvals| Machine {
-        approvals,
-        tools: BTreeMap::from([("alone".to_owned(), exclusive)]),
-        ..Machine::default()
-    };
-    let calls = [("a", "plain", "{}"), ("b", "alone", "{}"), ("c", "plain", "{}")];
-    let mut session = Session::new(machine(Approvals::default()));
-    session.answer(&calls, StopReason::Complete, &[]);
-    assert!(of_calls(&session.prepared("c", json!({}))).is_empty());
-    assert!(of_calls(&session.prepared("b", json!({}))).is_empty());
-    assert_eq!(of_calls(&session.prepared("a", json!({}))), ["run a"]);
-    assert_eq!(
-        of_calls(&session.returned("a", succeeded("x"))),
-        ["end a", "run b"]
-    );
-    assert_eq!(
-        of_calls(&session.returned("b", succeeded("x"))),
-        ["end b", "run c"]
-    );
-    // A refused call does not block others.
-    let mut session = Session::new(machine(denying("plain")));
-    session.answer(&calls, StopReason::Complete, &[]);
-    session.prepared("b", json!({}));
-    let effects = session.prepared("a", json!({}));
-    assert_eq!(of_calls(&effects), ["refuse a", "run b"]);
-}
-
-#[test]
 fn only_successful_plan_calls_change_the_plan() {
     let planner = ToolFacts {
         control: Some(Control::UpdatePlan),
@@ -300,25 +200,6 @@ fn only_successful_plan_calls_change_the_plan() {
 }
 
 #[test]
-fn repeated_calls_end_a_turn_only_if_configured() {
-    for (stop, ends) in [(0, false), (3, true)] {
-        let mut session = with_policy(LoopPolicy {
-            repeats: Repeats { warn: 0, stop },
-            ..LoopPolicy::default()
-        });
-        let mut has_closed = false;
-        for n in 0..3 {
-            let id = format!("c{n}");
-            session.answer(&[(&id, "t", "{}")], StopReason::Complete, &[]);
-            session.prepared(&id, json!({}));
-            let effects = session.returned(&id, succeeded("same"));
-            has_closed |= events(effects).any(|event| matches!(event, Event::Closing { .. }));
-        }
-        assert_eq!(has_closed, ends, "{stop}");
-    }
-}
-
-#[test]
 fn session_use_includes_time_of_the_open_turn() {
     let mut session = with_policy(LoopPolicy::default());
     session.state.turn.as_mut().unwrap().wall_ms = 70;
@@ -334,126 +215,6 @@ fn request_overhead_counts_until_a_provider_count() {
     let after = session.state.tokens();
     assert!(after >= 1_000, "{after}");
     assert_eq!(session.state.request_tokens(100), after);
-}
-
-#[test]
-fn rule_applies_to_resolved_arguments() {
-    let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/path", "private/*");
-    let places = Places::new(|_, arguments| {
-        let path = arguments["path"].as_str().unwrap_or_default();
-        vec![ArgumentPlace {
-            pointer: "/path".into(),
-            kind: PlaceKind::Path,
-            plain: format!("/{path}"),
-            named: Some(format!("/work/{path}")),
-            real: Some(format!("/work/{}", path.replace("link", "private"))),
-            is_unresolved: false,
-        }]
-    });
-    for (path, expected) in [("link/key", "refuse a"), ("notes/key", "run a")] {
-        let mut session = Session::new(Machine {
-            approvals: Approvals {
-                rules: vec![rule.clone()],
-                flow: FlowGuard::Off,
-                base: Some("/work".into()),
-            },
-            places: places.clone(),
-            ..Machine::default()
-        });
-        session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
-        let effects = session.prepared("a", json!({ "path": path }));
-        assert_eq!(of_calls(&effects)[0], expected, "{path}");
-    }
-}
-
-/// A machine that asks for every call, and a switch for where `way` leads.
-fn asking_about_a_link() -> (Machine, Arc<AtomicBool>) {
-    let is_changed = Arc::new(AtomicBool::new(false));
-    let changed = is_changed.clone();
-    let places = Places::new(move |_, _| vec![way(changed.load(Ordering::Relaxed))]);
-    let machine = Machine {
-        approvals: Approvals {
-            rules: vec![ApprovalRule::tool("*", Verdict::Ask)],
-            flow: FlowGuard::Off,
-            base: None,
-        },
-        places,
-        ..Machine::default()
-    };
-    (machine, is_changed)
-}
-
-fn way(is_changed: bool) -> ArgumentPlace {
-    let target = if is_changed { "private" } else { "notes" };
-    ArgumentPlace {
-        pointer: "/path".into(),
-        kind: PlaceKind::Path,
-        plain: "/way".into(),
-        named: Some("/work/way".into()),
-        real: Some(format!("/work/{target}")),
-        is_unresolved: false,
-    }
-}
-
-fn approve(id: &str) -> Input {
-    Input::Decided {
-        id: id.into(),
-        decision: Decision::Approve,
-    }
-}
-
-#[test]
-fn approved_call_runs_only_if_its_target_is_as_shown() {
-    for (changes, expected) in [(false, "run a"), (true, "refuse a")] {
-        let (machine, is_changed) = asking_about_a_link();
-        let mut session = Session::new(machine);
-        session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
-        session.prepared("a", json!({"path": "way"}));
-        is_changed.store(changes, Ordering::Relaxed);
-        let effects = session.step(approve("a"));
-        assert_eq!(of_calls(&effects)[0], expected);
-        if !changes {
-            let judged = effects.iter().find_map(|effect| match effect {
-                Effect::Run { places, .. } => Some(places.clone()),
-                _ => None,
-            });
-            assert_eq!(judged, Some(vec![way(false)]));
-        }
-    }
-}
-
-#[test]
-fn question_of_a_resumed_session_shows_the_present_target() {
-    let (machine, is_changed) = asking_about_a_link();
-    let mut session = Session::new(machine);
-    session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
-    session.prepared("a", json!({"path": "way"}));
-    is_changed.store(true, Ordering::Relaxed);
-    let effects = session.step(Input::Resume);
-    let shown = effects.iter().find_map(|effect| match effect {
-        Effect::Ask(request) => Some(request.places.clone()),
-        _ => None,
-    });
-    assert_eq!(shown, Some(vec![way(true)]));
-    assert_eq!(of_calls(&session.step(approve("a")))[0], "run a");
-}
-
-#[test]
-fn call_that_hooks_judged_by_another_target_is_refused() {
-    for (judged, expected) in [(way(true), "refuse a"), (way(false), "run a")] {
-        let (machine, _) = asking_about_a_link();
-        let mut session = Session::new(Machine {
-            approvals: Approvals::default(),
-            ..machine
-        });
-        session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
-        let effects = session.step(Input::Prepared {
-            id: "a".into(),
-            arguments: Ok(json!({"path": "way"})),
-            places: Some(vec![judged]),
-        });
-        assert_eq!(of_calls(&effects)[0], expected);
-    }
 }
 
 #[test]
@@ -545,27 +306,6 @@ fn new_identifier_is_none_that_was_used() {
 }
 
 #[test]
-fn repeated_calls_are_reported_to_the_model_only_if_configured() {
-    for (warn, is_warned) in [(0, false), (2, true), (3, false)] {
-        let mut session = with_policy(LoopPolicy {
-            repeats: Repeats { warn, stop: 0 },
-            ..LoopPolicy::default()
-        });
-        let mut warned = false;
-        for id in ["1", "2"] {
-            session.answer(&[(id, "t", "{}")], StopReason::Complete, &[]);
-            session.prepared(id, json!({}));
-            let effects = session.returned(id, succeeded("same"));
-            warned |= events(effects).any(|event| match event {
-                Event::Reminder { kind, text, .. } => kind == ReminderKind::Repeating && text.contains("`t`"),
-                _ => false,
-            });
-        }
-        assert_eq!(warned, is_warned, "{warn}");
-    }
-}
-
-#[test]
 fn model_reads_why_it_gets_no_more_calls() {
     let mut session = with_policy(LoopPolicy {
         repeats: Repeats { warn: 0, stop: 1 },
@@ -596,19 +336,6 @@ fn model_reads_why_it_gets_no_more_calls() {
 }
 
 #[test]
-fn resumed_calls_start_one_at_a_time_if_configured() {
-    for (concurrency, prepared) in [(1, &["prepare a"][..]), (2, &["prepare a", "prepare b"])] {
-        let mut session = with_policy(LoopPolicy {
-            concurrency,
-            ..LoopPolicy::default()
-        });
-        session.answer(&[("a", "t", "{}"), ("b", "t", "{}")], StopReason::Complete, &[]);
-        let effects = session.step(Input::Resume);
-        assert_eq!(of_calls(&effects), prepared, "{concurrency}");
-    }
-}
-
-#[test]
 fn user_is_told_that_a_budget_ends_the_turn() {
     for (outcome, is_told) in [
         (
@@ -627,29 +354,6 @@ fn user_is_told_that_a_budget_ends_the_turn() {
         });
         let told = |event| matches!(event, Event::Notice { text, .. } if text == "the turn ends: no fuel");
         assert_eq!(events(effects).any(told), is_told);
-    }
-}
-
-#[test]
-fn equal_errors_end_a_turn_only_if_configured() {
-    for (error_breaker, ends) in [(0, false), (3, false), (2, true)] {
-        let mut session = with_policy(LoopPolicy {
-            error_breaker,
-            ..LoopPolicy::default()
-        });
-        let mut has_ended = false;
-        for id in ["1", "2"] {
-            session.answer(&[(id, "t", "{}")], StopReason::Complete, &[]);
-            session.prepared(id, json!({}));
-            let effects = session.returned(id, failed("broken"));
-            has_ended |= events(effects).any(|event| match event {
-                Event::TurnFinished { outcome, .. } => {
-                    matches!(outcome, TurnOutcome::Failing { .. })
-                }
-                _ => false,
-            });
-        }
-        assert_eq!(has_ended, ends, "{error_breaker}");
     }
 }
 

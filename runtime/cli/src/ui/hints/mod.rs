@@ -1,24 +1,27 @@
 //! Hints that allow a denied access or raise a limit: a flag, and a line of the user's configuration. They are shown to
 //! the user and never to the model.
 
+mod budget;
+mod limit;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use toolcell_agent::budget::{Prices, Spent};
 use toolcell_core::policy::DirAccess;
-use toolcell_core::provider::Usage;
 use toolcell_core::receipt::Denial;
-use toolcell_core::{Grant, Limit, Limits, Receipt, ToolError};
+use toolcell_core::{Grant, Limits, Receipt, ToolError};
 use toolcell_sandbox::Ability;
 
 use crate::components::loader::Loaded;
-use crate::config::budget::{NamedBudget, SourcedBudget};
 use crate::config::limits;
 use crate::config::source::PROJECT;
-use crate::config::{ComponentSource, Origin, Settings};
+use crate::config::{ComponentSource, Origin};
 use crate::environment::Environment;
 use crate::ui::escape;
+use crate::ui::hints::limit::{limit_setting, sufficient};
 use crate::ui::render::receipt;
 use crate::ui::terminal::{Name, Own, Shown, Text, text};
+
+pub(crate) use self::budget::BudgetHints;
 
 /// Denial in a receipt of a tool that requested its directories and has none.
 const DIRECTORIES: &str = "directories";
@@ -181,8 +184,9 @@ impl AllowHints {
         let exceeded = QUOTAS.into_iter().filter_map(|name| {
             let limit = limits::get(&known.limits, name);
             let target = Limits::too_much(name, limit);
-            let is_exceeded = receipt.denials.iter().any(|denial| denial.target == target);
-            is_exceeded.then(|| self.raise(known, name, limits::exactly(name, larger(name, limit))))
+            let denial = receipt.denials.iter().find(|denial| denial.target == target)?;
+            let more = sufficient(name, limit, denial.needed);
+            Some(self.raise(known, name, limits::exactly(name, more)))
         });
         exceeded.collect()
     }
@@ -295,187 +299,9 @@ impl AllowHints {
     }
 }
 
-/// Hints that raise the budget that ended a turn.
-pub(crate) struct BudgetHints {
-    budget: SourcedBudget,
-    prices: Option<Prices>,
-    user_file: String,
-    /// True if the command has the flag `--budget`.
-    has_flag: bool,
-}
-
-impl BudgetHints {
-    /// Creates hints for the budgets of these settings.
-    pub(crate) fn new(settings: &Settings, prices: Option<Prices>, environment: &Environment) -> Self {
-        Self {
-            budget: settings.budget.clone(),
-            prices,
-            user_file: crate::config::user_files::user_file_shown(environment),
-            has_flag: true,
-        }
-    }
-
-    /// Leaves out the flag.
-    pub(crate) fn without_flag(mut self) -> Self {
-        self.has_flag = false;
-        self
-    }
-
-    /// Returns a flag and a configuration line with twice the allowed or used amount, for the first exhausted budget,
-    /// or else for the one with the highest share in use: time may run out while a turn waits, and the rest may not
-    /// suffice for another request. Of tokens and cost it is at least twice what the session has used and the next request,
-    /// of `request` tokens, needs.
-    pub(crate) fn of(&self, spent: &Spent, request: u64) -> Option<String> {
-        let used = |named: NamedBudget| match named.name {
-            "fuel" => spent.fuel,
-            "wall" => spent.wall_ms,
-            "call_wall" => spent.call_us / 1_000,
-            "bytes" => spent.bytes,
-            "calls" => spent.calls,
-            "tokens" => spent.tokens(),
-            _ => self.prices.map_or(0, |prices| spent.cost_micros(&prices)),
-        };
-        // Of a request with an answer of usual length.
-        let next = Usage {
-            input: request,
-            output: ANSWER_TOKENS,
-            ..Usage::default()
-        };
-        let needed = |named: NamedBudget| match named.name {
-            "tokens" => used(named).saturating_add(next.input).saturating_add(next.output),
-            "cost" => {
-                let next = self.prices.map_or(0, |prices| prices.cost_micros(&next));
-                used(named).saturating_add(next)
-            }
-            _ => used(named),
-        };
-        let share = |named: NamedBudget| u128::from(needed(named)) * 1_000 / u128::from(named.value.max(1));
-        let is_used_up = |named: NamedBudget| used(named) >= named.value;
-        let (named, origin) = self
-            .budget
-            .all()
-            .find(|(named, _)| is_used_up(*named))
-            .or_else(|| self.budget.all().max_by_key(|(named, _)| share(*named)))?;
-        let twice = named.value.max(needed(named)).max(1).saturating_mul(2);
-        let more = NamedBudget {
-            value: match named.name {
-                "tokens" | "cost" => rounded(twice),
-                _ => twice,
-            },
-            ..named
-        };
-        let file = match origin {
-            Origin::File(source, _) => &source.shown,
-            _ => &self.user_file,
-        };
-        Some(match self.has_flag {
-            true => format!(
-                "raise the budget with {}\nor, in {file}: {}",
-                more.flag(),
-                more.line()
-            ),
-            false => format!("raise the budget, in {file}: {}", more.line()),
-        })
-    }
-}
-
-/// Tokens of an answer of usual length.
-const ANSWER_TOKENS: u64 = 1_000;
-
-/// Rounds up to three digits, so that the proposed number is easy to read.
-fn rounded(number: u64) -> u64 {
-    let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(2));
-    number.checked_next_multiple_of(unit).unwrap_or(number)
-}
-
-/// Returns the setting behind a limit, and a value for it: what the call needed, as far as its receipt says, or else twice
-/// the limit, or the default of a limit of 0. There is none if the rest of a budget was less than the limit.
-fn limit_setting(limit: &Limit, receipt: &Receipt, limits: &Limits) -> Option<(&'static str, String)> {
-    let (name, value) = match *limit {
-        Limit::Fuel(n) => ("fuel", n),
-        Limit::WallTimeMs(n) => ("wall", n),
-        Limit::Memory(n) => ("memory", n),
-        Limit::TableElements(n) => ("table_elements", n),
-        Limit::Handles(n) => ("handles", n),
-        Limit::Output(n) => ("output", n),
-        _ => return None,
-    };
-    if value < limits::get(limits, name) {
-        return None;
-    }
-    let more = match (limit, value) {
-        (Limit::Output(_), value) if receipt.bytes_out > value => round_up(receipt.bytes_out),
-        // The tool may ask for more after what was refused.
-        (Limit::Memory(_), 1..) if receipt.needed_memory > value.saturating_mul(2) => {
-            round_up(receipt.needed_memory)
-        }
-        (_, value) => larger(name, value),
-    };
-    Some((name, limits::exactly(name, more)))
-}
-
-/// Returns twice a limit, or the default of a limit of 0.
-fn larger(name: &'static str, limit: u64) -> u64 {
-    match limit {
-        0 => limits::get(&Limits::default(), name),
-        limit => limit.saturating_mul(2),
-    }
-}
-
-/// Rounds bytes up to whole KiB, and from 1 MiB on to whole MiB.
-fn round_up(bytes: u64) -> u64 {
-    let unit = if bytes < 1 << 20 { 1 << 10 } else { 1 << 20 };
-    bytes.checked_next_multiple_of(unit).unwrap_or(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hint_for_a_limit_is_above_it() {
-        let none = Limits {
-            memory: 0,
-            output: 0,
-            wall_ms: 0,
-            ..Limits::default()
-        };
-        let setting = |limit| limit_setting(&limit, &Receipt::default(), &none);
-        for (limit, expected) in [
-            (Limit::Memory(0), ("memory", "256 MiB")),
-            (Limit::Output(0), ("output", "4 MiB")),
-            (Limit::Output(1), ("output", "2")),
-            (Limit::WallTimeMs(2_000), ("wall", "4 s")),
-        ] {
-            assert_eq!(setting(limit), Some((expected.0, expected.1.to_owned())));
-        }
-    }
-
-    #[test]
-    fn hint_for_a_limit_proposes_what_the_call_needed() {
-        let limits = Limits::default();
-        let receipt = Receipt {
-            needed_memory: (1 << 30) + 1,
-            bytes_out: (5 << 20) - 1,
-            ..Receipt::default()
-        };
-        let setting =
-            |limit, receipt: &Receipt| limit_setting(&limit, receipt, &limits).map(|(_, value)| value);
-        let memory = Limit::Memory(limits.memory);
-        assert_eq!(setting(memory, &receipt).as_deref(), Some("1025 MiB"));
-        assert_eq!(setting(memory, &Receipt::default()).as_deref(), Some("512 MiB"));
-        let output = Limit::Output(limits.output);
-        assert_eq!(setting(output, &receipt).as_deref(), Some("5 MiB"));
-    }
-
-    #[test]
-    fn limit_that_a_budget_lowered_is_not_proposed_to_be_raised() {
-        let limits = Limits::default();
-        for (wall, is_own) in [(limits.wall_ms, true), (limits.wall_ms - 1, false)] {
-            let setting = limit_setting(&Limit::WallTimeMs(wall), &Receipt::default(), &limits);
-            assert_eq!(setting.is_some(), is_own, "{wall}");
-        }
-    }
 
     #[test]
     fn limits_that_a_tool_sees_as_errors_have_hints() {
@@ -496,12 +322,7 @@ mod tests {
             ("file_bytes", "file_bytes=512MiB"),
             ("file_count", "file_count=20k"),
         ] {
-            let denial = |limit: u64| Denial {
-                what: "file".into(),
-                target: Limits::too_much(name, limit),
-                allow_with: None,
-                denied_by: None,
-            };
+            let denial = |limit| Denial::too_much(name, limit, limit + 1);
             let limit = limits::get(&Limits::default(), name);
             let receipt = |limit| Receipt {
                 denials: vec![denial(limit)],
@@ -515,26 +336,29 @@ mod tests {
     }
 
     #[test]
-    fn budget_of_tokens_in_a_hint_suffices_for_the_next_request() {
-        let mut budget = SourcedBudget::default();
-        budget.set(
-            NamedBudget {
-                name: "tokens",
-                value: 500,
+    fn hint_proposes_what_a_tool_needed_that_saw_the_limit_as_an_error() {
+        let tool = Known {
+            component: "x".into(),
+            configured: false,
+            without_files: false,
+            limits: Limits {
+                file_bytes: 10,
+                ..Limits::default()
             },
-            Origin::Default,
-        );
-        let hints = BudgetHints {
-            budget,
-            prices: None,
-            user_file: "c.toml".into(),
-            has_flag: true,
+            https_only: Vec::new(),
         };
-        let mut spent = Spent::default();
-        let of = |spent: &Spent| hints.of(spent, 9_000).unwrap();
-        assert!(of(&spent).contains("--budget tokens=20k"), "{}", of(&spent));
-        spent.usage.input = 20_123;
-        assert!(of(&spent).contains("--budget tokens=60300"), "{}", of(&spent));
+        let hints = AllowHints {
+            tools: BTreeMap::from([("x".into(), tool)]),
+            user_file: None,
+        };
+        let mut receipt = Receipt::default();
+        for needed in [11, 100, 12] {
+            receipt.note_denial(Denial::too_much("file_bytes", 10, needed));
+        }
+        assert_eq!(
+            hints.of("x", &receipt, None),
+            ["raise the limit with --limit file_bytes=1KiB"]
+        );
     }
 
     #[test]
@@ -565,6 +389,7 @@ mod tests {
                 target: "/".into(),
                 allow_with: None,
                 denied_by: None,
+                needed: 0,
             }],
             ..Receipt::default()
         };
@@ -602,6 +427,7 @@ mod tests {
             target: "tcp over ipv4".into(),
             allow_with: None,
             denied_by: None,
+            needed: 0,
         };
         let receipt = Receipt {
             denials: vec![denial("socket"), denial("dns")],
@@ -625,6 +451,7 @@ mod tests {
             target: "example.com:443".into(),
             allow_with: allow.map(Into::into),
             denied_by: by.map(Into::into),
+            needed: 0,
         };
         let receipt = Receipt {
             denials: vec![

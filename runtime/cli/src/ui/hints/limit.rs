@@ -1,0 +1,123 @@
+//! Values in hints that raise a limit of a call.
+
+use toolcell_core::{Limit, Limits, Receipt};
+
+use crate::config::limits;
+
+/// Returns the setting behind a limit, and a value for it: what the call needed, as far as its receipt says, or else twice
+/// the limit, or the default of a limit of 0. There is none if the rest of a budget was less than the limit.
+pub(super) fn limit_setting(
+    limit: &Limit,
+    receipt: &Receipt,
+    limits: &Limits,
+) -> Option<(&'static str, String)> {
+    let (name, value) = match *limit {
+        Limit::Fuel(n) => ("fuel", n),
+        Limit::WallTimeMs(n) => ("wall", n),
+        Limit::Memory(n) => ("memory", n),
+        Limit::TableElements(n) => ("table_elements", n),
+        Limit::Handles(n) => ("handles", n),
+        Limit::Output(n) => ("output", n),
+        _ => return None,
+    };
+    if value < limits::get(limits, name) {
+        return None;
+    }
+    let more = match (limit, value) {
+        (Limit::Output(_), value) if receipt.bytes_out > value => round_up(receipt.bytes_out),
+        (Limit::Memory(_), value) => sufficient(name, value, receipt.needed_memory),
+        (_, value) => larger(name, value),
+    };
+    Some((name, limits::exactly(name, more)))
+}
+
+/// Returns a larger limit with which at least what was refused fits. The tool may ask for more after it, so that it is no
+/// less than twice the limit.
+pub(super) fn sufficient(name: &'static str, limit: u64, needed: u64) -> u64 {
+    let larger = larger(name, limit);
+    match needed > larger {
+        true => round_up(needed),
+        false => larger,
+    }
+}
+
+/// Returns twice a limit, or the default of a limit of 0.
+fn larger(name: &'static str, limit: u64) -> u64 {
+    match limit {
+        0 => limits::get(&Limits::default(), name),
+        limit => limit.saturating_mul(2),
+    }
+}
+
+/// Rounds bytes up to whole KiB, and from 1 MiB on to whole MiB.
+fn round_up(bytes: u64) -> u64 {
+    let unit = if bytes < 1 << 20 { 1 << 10 } else { 1 << 20 };
+    bytes.checked_next_multiple_of(unit).unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_for_a_limit_is_above_it() {
+        let none = Limits {
+            memory: 0,
+            output: 0,
+            wall_ms: 0,
+            ..Limits::default()
+        };
+        let setting = |limit| limit_setting(&limit, &Receipt::default(), &none);
+        for (limit, expected) in [
+            (Limit::Memory(0), ("memory", "256 MiB")),
+            (Limit::Output(0), ("output", "4 MiB")),
+            (Limit::Output(1), ("output", "2")),
+            (Limit::WallTimeMs(2_000), ("wall", "4 s")),
+        ] {
+            assert_eq!(setting(limit), Some((expected.0, expected.1.to_owned())));
+        }
+    }
+
+    #[test]
+    fn hint_for_a_limit_proposes_what_the_call_needed() {
+        let limits = Limits::default();
+        let receipt = Receipt {
+            needed_memory: (1 << 30) + 1,
+            bytes_out: (5 << 20) - 1,
+            ..Receipt::default()
+        };
+        let setting =
+            |limit, receipt: &Receipt| limit_setting(&limit, receipt, &limits).map(|(_, value)| value);
+        let memory = Limit::Memory(limits.memory);
+        assert_eq!(setting(memory, &receipt).as_deref(), Some("1025 MiB"));
+        assert_eq!(setting(memory, &Receipt::default()).as_deref(), Some("512 MiB"));
+        let output = Limit::Output(limits.output);
+        assert_eq!(setting(output, &receipt).as_deref(), Some("5 MiB"));
+    }
+
+    #[test]
+    fn limit_that_a_budget_lowered_is_not_proposed_to_be_raised() {
+        let limits = Limits::default();
+        for (wall, is_own) in [(limits.wall_ms, true), (limits.wall_ms - 1, false)] {
+            let setting = limit_setting(&Limit::WallTimeMs(wall), &Receipt::default(), &limits);
+            assert_eq!(setting.is_some(), is_own, "{wall}");
+        }
+    }
+
+    #[test]
+    fn limit_that_a_tool_saw_as_an_error_suffices_for_what_it_needed() {
+        for (name, limit, needed, value) in [
+            ("file_bytes", 10, 20, 20),
+            ("file_bytes", 10, 21, 1_024),
+            ("http_body", 10, 1_000, 1_024),
+            ("http_body", 16 << 20, (64 << 20) + 1, 65 << 20),
+            ("http_body", 10, u64::MAX, u64::MAX),
+            ("http_body", 0, 1_000, 16 << 20),
+            ("http_body", 0, 17 << 20, 17 << 20),
+            ("http_requests", 1, 2, 2),
+            ("file_count", 0, 1, 10_000),
+        ] {
+            assert_eq!(sufficient(name, limit, needed), value, "{name} {limit} {needed}");
+        }
+    }
+}
