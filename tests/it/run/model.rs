@@ -376,7 +376,7 @@ fn failed_list_of_models_is_told_without_the_key() {
         ),
         (
             Answer::json(&json!({"data": 1})),
-            "received something else than a list of models",
+            "the answer is not a list of models",
         ),
     ] {
         let server = ModelServer::playing(vec![answer]);

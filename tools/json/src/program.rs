@@ -55,6 +55,16 @@ pub(crate) enum Yield {
     Halt,
 }
 
+/// Environment variables that are granted, for `$ENV`.
+fn variables() -> Val {
+    let variables = std::env::vars();
+    Val::obj(
+        variables
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+    )
+}
+
 impl Program {
     /// # Errors
     /// Description and position of the error.
@@ -83,6 +93,7 @@ impl Program {
                 ToolError::invalid(format_args!("`program`: {}", load_errors(code, &errors)))
             })?;
         let filter = Compiler::default()
+            .with_global_vars(["$ENV"])
             .with_funs(functions)
             .compile(modules)
             .map_err(|errors| {
@@ -110,7 +121,7 @@ impl Program {
                 inputs,
                 message: &message,
             };
-            let context = Ctx::<Kind>::new(data, Vars::new([]));
+            let context = Ctx::<Kind>::new(data, Vars::new([variables()]));
             let input = input.map_err(|error| (read.get(), error))?;
             for result in self.0.id.run((context, input)) {
                 let yielded = match result {

@@ -83,12 +83,22 @@ pub(crate) fn json_query(
         };
         let after = match answer.outputs {
             0 => String::new(),
+            1 => " (after 1 output)".into(),
             n => format!(" (after {n} outputs)"),
         };
-        return Err(ToolError::failed(format_args!("{place}{error}{after}")));
+        let hint = match error.starts_with(NO_NULL) {
+            true => {
+                "; an assignment makes no object or array of null: write one before, as in `.a //= {} | .a.b = 1`"
+            }
+            false => "",
+        };
+        return Err(ToolError::failed(format_args!("{place}{error}{after}{hint}")));
     }
     Ok(answer.finish())
 }
+
+/// Error of the library for an iteration of null, and for an assignment below null, which jq accepts.
+const NO_NULL: &str = "cannot use null as iterable";
 
 /// True if a text that is no JSON was not meant as JSON: it begins like no array, object or string.
 fn is_plain(text: &str) -> bool {
@@ -198,7 +208,7 @@ mod tests {
     #[test]
     fn halt_error_is_an_error_with_its_message() {
         for (program, message) in [
-            ("1, halt_error, 2", "boom (after 1 outputs)"),
+            ("1, halt_error, 2", "boom (after 1 output)"),
             ("halt_error(1)", "boom"),
             ("try halt_error catch 1", "boom"),
             ("{a: 1} | halt_error", "{\"a\":1}"),
@@ -301,6 +311,53 @@ mod tests {
     }
 
     #[test]
+    fn filters_of_jq_that_the_library_lacks_are_there() {
+        for (program, json, expected) in [
+            (
+                "[tostream]",
+                "{\"a\":[1]}",
+                "[[[\"a\",0],1],[[\"a\",0]],[[\"a\"]]]\n",
+            ),
+            (
+                "fromstream(tostream)",
+                "{\"a\":[1,{\"b\":null}]}",
+                "{\"a\":[1,{\"b\":null}]}\n",
+            ),
+            ("[fromstream(1, 2 | tostream)]", "0", "[1,2]\n"),
+            (
+                "[1 | truncate_stream([[0],1],[[1,0],2],[[1,0]],[[1]])]",
+                "0",
+                "[[[0],2],[[0]]]\n",
+            ),
+            ("[truncate_stream(1; tostream)]", "[[2]]", "[[[0],2],[[0]]]\n"),
+            ("[leaf_paths]", "{\"a\":[1,null]}", "[[\"a\",0]]\n"),
+            ("[JOIN({\"1\": \"x\"}; tostring)]", "[1]", "[[[1,\"x\"]]]\n"),
+            ("[JOIN({\"1\": \"x\"}; .[]; tostring; .[1])]", "[1]", "[\"x\"]\n"),
+            (
+                "0 | date, dateadd(\"seconds\"; 5), datesub(\"seconds\"; 5)",
+                "0",
+                "\"1970-01-01T00:00:00Z\"\n5\n-5\n",
+            ),
+            (
+                "[1, \"a\"] | format(\"csv\"), format(\"json\")",
+                "0",
+                "\"1,\\\"a\\\"\"\n\"[1,\\\"a\\\"]\"\n",
+            ),
+            ("65 | ascii", "0", "\"A\"\n"),
+            ("$ENV == env, input_filename", "0", "true\nnull\n"),
+        ] {
+            assert_eq!(answer(program, json), expected, "{program}");
+        }
+    }
+
+    #[test]
+    fn assignment_below_null_names_what_to_write() {
+        let error = query(".a.b = 1", "{}", json!({})).unwrap_err();
+        assert!(error.message().ends_with("`.a //= {} | .a.b = 1`"), "{error}");
+        assert_eq!(answer(".a //= {} | .a.b = 1", "{}"), "{\"a\":{\"b\":1}}\n");
+    }
+
+    #[test]
     fn what_json_cannot_hold_is_null_or_text() {
         assert_eq!(
             answer("[nan, infinite, -infinite, 1.5], {a: nan}", "null"),
@@ -349,7 +406,7 @@ mod tests {
                 .starts_with("document 2: cannot index [] with \"a\""),
             "{error}"
         );
-        assert!(error.message().ends_with("(after 1 outputs)"), "{error}");
+        assert!(error.message().ends_with("(after 1 output)"), "{error}");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Http {
         let text = String::from_utf8(body).ok();
         let answer = text.and_then(|text| framing::parse(&text).ok());
         answer.as_ref().and_then(models_of).ok_or_else(|| {
-            let why = "received something else than a list of models; the base URL may be wrong";
+            let why = "the answer is not a list of models; the base URL may be wrong";
             FailedAttempt::fatal(self.error(ProviderErrorKind::Protocol, why))
         })
     }

@@ -281,8 +281,38 @@ pub(crate) fn first_sentence(text: &str) -> String {
         .map_or(line, |(first, _)| first)
         .trim_end_matches('.');
     let sentence = inert_line(sentence);
-    match sentence.char_indices().nth(MAX_DESCRIPTION) {
-        None => sentence,
-        Some((end, _)) => format!("{}…", sentence[..end].trim_end()),
+    let Some((end, _)) = sentence.char_indices().nth(MAX_DESCRIPTION) else {
+        return sentence;
+    };
+    // A word is not cut, unless it is longer than half of the line.
+    let cut = &sentence[..end];
+    let is_whole = sentence[end..].starts_with(' ');
+    let words = cut
+        .rfind(' ')
+        .filter(|at| !is_whole && cut[..*at].chars().count() > MAX_DESCRIPTION / 2);
+    let cut = cut[..words.unwrap_or(end)].trim_end_matches([' ', ',', ';', ':', '-', '–', '—', '(']);
+    format!("{cut}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentence_is_cut_between_words() {
+        let fits = format!("{}.", "a".repeat(MAX_DESCRIPTION));
+        assert_eq!(first_sentence(&fits), "a".repeat(MAX_DESCRIPTION));
+        assert_eq!(
+            first_sentence(&"a".repeat(MAX_DESCRIPTION + 1)),
+            format!("{}…", "a".repeat(MAX_DESCRIPTION))
+        );
+        let words = format!("{}, {}", "a".repeat(70), "b".repeat(20));
+        assert_eq!(first_sentence(&words), format!("{}…", "a".repeat(70)));
+        let at_end = format!("{} {}", "a".repeat(MAX_DESCRIPTION), "b".repeat(20));
+        assert_eq!(
+            first_sentence(&at_end),
+            format!("{}…", "a".repeat(MAX_DESCRIPTION))
+        );
+        assert_eq!(first_sentence("One. Two.\nThree"), "One");
     }
 }
