@@ -74,9 +74,21 @@ impl Row {
     pub(crate) fn new(key: impl Into<String>, value: impl ToString, origin: &Origin) -> Self {
         Self {
             key: key.into(),
-            value: Some(value.to_string()),
+            value: Some(without_user(value.to_string())),
             origin: origin.clone(),
         }
+    }
+}
+
+/// Leaves out the user and the password of a URL.
+fn without_user(value: String) -> String {
+    let Some((scheme, rest)) = value.split_once("://") else {
+        return value;
+    };
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    match authority.rfind('@') {
+        Some(at) => format!("{scheme}://…{}", &rest[at..]),
+        None => value,
     }
 }
 
@@ -207,6 +219,20 @@ impl fmt::Display for Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn row_shows_no_password() {
+        for (value, shown) in [
+            ("http://u:p@host/v1", "http://…@host/v1"),
+            ("http://u:p@w@host", "http://…@host"),
+            ("https://host/@user?a@b", "https://host/@user?a@b"),
+            ("https://host#u@v", "https://host#u@v"),
+            ("a@b", "a@b"),
+        ] {
+            let row = Row::new("k", value, &Origin::Default);
+            assert_eq!(row.value.as_deref(), Some(shown));
+        }
+    }
 
     fn source(text: &str) -> Source {
         Source {

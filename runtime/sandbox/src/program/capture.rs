@@ -19,6 +19,7 @@ pub(crate) struct Capture {
     stderr: Captured,
     /// The last bytes of standard error after [`Capture::left`] was used up: what the program says before it fails.
     tail: VecDeque<u8>,
+    limit: u64,
     /// Number of bytes that are still kept.
     left: u64,
     memory: Reservation,
@@ -50,6 +51,7 @@ impl Capture {
             stdout: Captured::default(),
             stderr: Captured::default(),
             tail: VecDeque::new(),
+            limit,
             left: limit,
             memory,
         }
@@ -138,10 +140,11 @@ impl Capture {
         )
     }
 
-    /// Returns the last message on standard error, followed by both streams if there is more in them.
+    /// Returns the last message on standard error, followed by both streams, up to the limit, if there is more in them.
     pub(crate) fn into_last_words(self) -> Option<String> {
         let message = self.last_message();
-        let (stdout, stderr) = self.finish(2 * MAX_IN_ERROR as u64);
+        let limit = self.limit.min(2 * MAX_IN_ERROR as u64);
+        let (stdout, stderr) = self.finish(limit);
         let (stdout, stderr) = (stdout.marked(), stderr.marked());
         let has_more = stderr.trim() != message.as_deref().unwrap_or_default();
         if stdout.is_empty() && !has_more {

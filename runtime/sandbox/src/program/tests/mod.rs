@@ -310,6 +310,38 @@ async fn crash_of_a_program_has_what_it_wrote() {
 }
 
 #[tokio::test]
+async fn streams_of_a_program_that_crashes_are_limited() {
+    let body = "(call $write (i32.const 1) (i32.const 1024) (i32.const 8))
+        (call $write (i32.const 2) (i32.const 1032) (i32.const 8))
+        (call $write (i32.const 2) (i32.const 1024) (i32.const 1)) unreachable";
+    let component = load("aaaaaaaabbbbbbbb", body).await;
+    for (limit, said) in [
+        (17, "bbbbbbbba\nstandard output:\naaaaaaaa"),
+        (
+            16,
+            "a\nstandard error:\nbbbbbbbba\nstandard output:\naaaaaaa [1 bytes cut]",
+        ),
+        (
+            0,
+            "bbbbbbbba\nstandard error:\n [9 bytes cut]\nstandard output:\n [8 bytes cut]",
+        ),
+    ] {
+        let policy = Policy {
+            limits: Limits {
+                output: limit,
+                ..Limits::default()
+            },
+            ..Policy::default()
+        };
+        let failed = call(&component, policy, json!({})).await;
+        let Some(ToolError::Crashed { output, .. }) = failed.error else {
+            panic!("{failed:?}");
+        };
+        assert_eq!(output.as_deref(), Some(said), "{limit}");
+    }
+}
+
+#[tokio::test]
 async fn program_sees_only_granted_files() {
     let body = "(if (call $path_open (i32.const 3) (i32.const 0) (i32.const 1024) (i32.const 5) (i32.const 0)
             (i64.const 2) (i64.const 2) (i32.const 0) (i32.const 16))
