@@ -237,11 +237,14 @@ impl Budget {
             ))
         };
         match (by_tokens, by_cost) {
-            (Some(by_tokens), _) if enough(by_tokens).is_none() => of(format!(
-                "{} tokens ({} were used)",
-                self.tokens.unwrap_or_default(),
-                spent.tokens()
-            )),
+            (Some(by_tokens), _) if enough(by_tokens).is_none() => {
+                let (total, used) = (self.tokens.unwrap_or_default(), spent.tokens());
+                of(format!(
+                    "{} ({used} {} used)",
+                    amount(total, "tokens"),
+                    were(used)
+                ))
+            }
             (_, Some(by_cost)) if enough(by_cost).is_none() => of(format!(
                 "{} in money ({} were used)",
                 units(self.cost_micros.unwrap_or_default()),
@@ -270,7 +273,8 @@ impl Budget {
         let total = total?;
         let left = total.saturating_sub(spent.saturating_sub(used));
         (left <= rest).then(|| {
-            format!("the budget of {total} {unit} does not suffice for another call ({spent} were used)")
+            let (total, were) = (amount(total, unit), were(spent));
+            format!("the budget of {total} does not suffice for another call ({spent} {were} used)")
         })
     }
 
@@ -288,16 +292,8 @@ impl Budget {
             if let Some(limit) = limit
                 && used >= limit
             {
-                // "1 call", "1 unit of fuel", "1 ms of time".
-                let unit = match unit.split_once(' ') {
-                    _ if limit != 1 || unit.starts_with("ms") => unit.to_owned(),
-                    Some((unit, of)) => format!("{} {of}", unit.trim_end_matches('s')),
-                    None => unit.trim_end_matches('s').to_owned(),
-                };
-                let were = if used == 1 { "was" } else { "were" };
-                return Some(format!(
-                    "the budget of {limit} {unit} is used up ({used} {were} used)"
-                ));
+                let (limit, were) = (amount(limit, unit), were(used));
+                return Some(format!("the budget of {limit} is used up ({used} {were} used)"));
             }
         }
         if let (Some(limit), Some(prices)) = (self.cost_micros, &self.prices) {
@@ -314,6 +310,21 @@ impl Budget {
     }
 }
 
+/// Returns a number with its unit: "2 calls", "1 call", "1 unit of fuel", "1 ms of time".
+fn amount(number: u64, units: &str) -> String {
+    if number != 1 || units.starts_with("ms") {
+        return format!("{number} {units}");
+    }
+    match units.split_once(' ') {
+        Some((units, of)) => format!("1 {} {of}", units.trim_end_matches('s')),
+        None => format!("1 {}", units.trim_end_matches('s')),
+    }
+}
+
+fn were(number: u64) -> &'static str {
+    if number == 1 { "was" } else { "were" }
+}
+
 /// Millionths as a decimal number.
 fn units(micros: u64) -> String {
     let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
@@ -323,6 +334,21 @@ fn units(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amount_has_its_unit() {
+        for (number, units, expected) in [
+            (0, "calls", "0 calls"),
+            (1, "calls", "1 call"),
+            (1, "tokens", "1 token"),
+            (1, "units of fuel", "1 unit of fuel"),
+            (1, "bytes of results", "1 byte of results"),
+            (1, "ms of time", "1 ms of time"),
+            (2, "units of fuel", "2 units of fuel"),
+        ] {
+            assert_eq!(amount(number, units), expected);
+        }
+    }
 
     #[test]
     fn tokens_of_another_model_count_at_its_prices() {
