@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::Usage;
 use toolcell_core::store::SessionInfo;
-use toolcell_core::{ApprovalRequest, BoxFuture, Decision, EventSink, Message, SessionStore};
+use toolcell_core::{ApprovalRequest, BoxFuture, Decision, EventSink, Message, Schema, SessionStore};
 
 use crate::clients::AuditLine;
 
@@ -116,6 +116,8 @@ pub struct TurnRequest {
     pub client_tools: Vec<ClientTool>,
     /// Results of calls of these tools for which the paused turn waits.
     pub results: BTreeMap<CallPlace, String>,
+    /// Schema that the answer fits: it is JSON.
+    pub answer: Option<Schema>,
     /// Number of events that the session has, if the request depends on it.
     pub events: Option<u64>,
 }

@@ -209,6 +209,7 @@ impl Turns {
             asker: Some(live.clone()),
             client_tools: Vec::new(),
             results: std::collections::BTreeMap::new(),
+            answer: None,
             events: None,
         };
         // The request goes on if the client leaves meanwhile, so that the session is never reserved for nothing.

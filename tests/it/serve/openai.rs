@@ -426,3 +426,68 @@ fn answer_that_is_cut_says_so() {
     let streamed = served.post("/v1/responses", &request).body;
     assert!(streamed.contains("event: response.incomplete"), "{streamed}");
 }
+
+/// Answers in JSON, by a schema of the client: what does not fit is asked again, and no other text is among them.
+#[test]
+fn answer_fits_the_schema_of_the_client() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"sum": {"type": "integer"}},
+        "required": ["sum"],
+    });
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let user = user(json!([
+        {"text": "Let me count.", "calls": [count]},
+        {"text": "It is three."},
+        {"text": " {\"sum\": 3}\n"},
+    ]));
+    let served = Served::start(&user);
+    let message = json!([{"role": "user", "content": "Add 1 and 2."}]);
+    let mut chat = json!({
+        "model": "default",
+        "messages": message,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "sum", "schema": schema}},
+        "toolcell": {"calls": true, "notices": true},
+    });
+    let whole = served.post("/v1/chat/completions", &chat);
+    assert_eq!(
+        whole.json()["choices"][0]["message"]["content"],
+        "{\"sum\": 3}",
+        "{}",
+        whole.body
+    );
+    chat["stream"] = json!(true);
+    let stream = served.post("/v1/chat/completions", &chat).body;
+    assert!(
+        stream.contains(r#""content":"{\"sum\": 3}""#) && !stream.contains("three"),
+        "{stream}"
+    );
+    let response = served.post(
+        "/v1/responses",
+        &json!({
+            "model": "default",
+            "input": message,
+            "text": {"format": {"type": "json_schema", "name": "sum", "schema": schema}},
+        }),
+    );
+    let response = response.json();
+    let text = |response: &Value| response["output"][0]["content"][0]["text"].clone();
+    assert_eq!(text(&response), "{\"sum\": 3}", "{response}");
+    assert_eq!(response["text"]["format"]["name"], "sum");
+    let id = response["id"].as_str().unwrap();
+    let stored = served.get(&format!("/v1/responses/{id}")).json();
+    assert_eq!(text(&stored), text(&response), "{stored}");
+
+    for (format, param) in [
+        (
+            json!({"type": "json_schema", "json_schema": {"schema": {"type": 1}}}),
+            "response_format",
+        ),
+        (json!({"type": "grammar"}), "response_format"),
+    ] {
+        chat["response_format"] = format;
+        let refused = served.post("/v1/chat/completions", &chat);
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        assert_eq!(refused.json()["error"]["param"], param, "{}", refused.body);
+    }
+}

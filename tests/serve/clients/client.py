@@ -3,6 +3,7 @@
 import json
 
 import openai
+import pydantic
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -26,7 +27,7 @@ def refused(kind, call):
     raise AssertionError(f"{kind.__name__} was expected")
 
 
-assert [model.id for model in client.models.list()] == ["default", "asking", "counting"]
+assert [model.id for model in client.models.list()] == ["default", "asking", "counting", "structured"]
 
 # Chat Completions.
 chat = client.chat.completions.create(model="default", messages=messages)
@@ -71,6 +72,21 @@ output = {"type": "function_call_output", "call_id": call.call_id, "output": "ra
 answer = client.responses.create(model="asking", tools=[weather], previous_response_id=called.id, input=[output])
 assert answer.output_text == "It rains in Oslo."
 
+# Answers by a schema.
+class Weather(pydantic.BaseModel):
+    """Weather of a city."""
+
+    city: str
+    rain: bool
+
+
+rain = Weather(city="Oslo", rain=True)
+parsed = client.chat.completions.parse(model="structured", messages=messages, response_format=Weather)
+assert parsed.choices[0].message.parsed == rain
+with client.chat.completions.stream(model="structured", messages=messages, response_format=Weather) as streamed:
+    assert streamed.get_final_completion().choices[0].message.parsed == rain
+assert client.responses.parse(model="structured", input="Hi", text_format=Weather).output_parsed == rain
+
 # Errors.
 wrong = openai.OpenAI(api_key="x" * 40, max_retries=0)
 refused(openai.AuthenticationError, lambda: wrong.models.list())
@@ -101,5 +117,6 @@ for responses in (False, True):
     assert [(call["name"], call["args"]) for call in said.tool_calls] == [("weather", {"city": "Oslo"})]
     result = ToolMessage("rain", tool_call_id=said.tool_calls[0]["id"])
     assert bound.invoke([asked, said, result]).text == "It rains in Oslo."
+    assert of("structured").with_structured_output(Weather, method="json_schema").invoke("Hi") == rain
     refused(openai.NotFoundError, lambda: of("gpt-4").invoke("Hi"))
 print("serve clients: LangChain for Python: passed")

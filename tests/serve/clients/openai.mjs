@@ -8,7 +8,7 @@ const parameters = { type: "object", properties: { city: { type: "string" } }, r
 
 const models = [];
 for await (const model of client.models.list()) models.push(model.id);
-assert.deepEqual(models, ["default", "asking", "counting"]);
+assert.deepEqual(models, ["default", "asking", "counting", "structured"]);
 assert.equal((await client.models.retrieve("counting")).owned_by, "toolcell");
 
 // Chat Completions.

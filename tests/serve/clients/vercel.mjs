@@ -1,7 +1,7 @@
 // The AI SDK of Vercel, with the Responses and the Chat Completions of OpenAI's provider.
 import assert from "node:assert/strict";
 import { createOpenAI } from "@ai-sdk/openai";
-import { APICallError, generateText, isStepCount, streamText, tool } from "ai";
+import { APICallError, Output, generateText, isStepCount, streamText, tool } from "ai";
 import { z } from "zod";
 
 const openai = createOpenAI({ baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY });
@@ -24,6 +24,10 @@ for (const [name, of] of [["Responses", (id) => openai.responses(id)], ["Chat Co
   const both = streamText(settings);
   assert.equal(await both.text, "It rains in Oslo.", name);
   assert.deepEqual(asked, ["Oslo", "Oslo"], name);
+
+  const form = Output.object({ schema: z.object({ city: z.string(), rain: z.boolean() }) });
+  const structured = await generateText({ model: of("structured"), prompt: "Hi", output: form, maxRetries: 0 });
+  assert.deepEqual(structured.output, { city: "Oslo", rain: true }, name);
 
   await assert.rejects(generateText({ model: of("gpt-4"), prompt: "Hi", maxRetries: 0 }), (error) => APICallError.isInstance(error) && error.statusCode === 404, name);
   console.log(`serve clients: AI SDK with ${name}: passed`);

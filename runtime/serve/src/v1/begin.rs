@@ -254,6 +254,7 @@ async fn abandon(server: &Server, call: &Call, agent: &str, session: &str) -> Re
         asker: None,
         client_tools: Vec::new(),
         results: BTreeMap::new(),
+        answer: None,
         events: None,
     };
     let (turns, client) = (server.turns.clone(), call.caller.state.clone());

@@ -12,7 +12,8 @@ use toolcell_core::{EventSink, Message};
 use toolcell_http::BoxBody;
 
 use super::call_id::{CallId, TurnResults};
-use super::feed::Feed;
+use super::feed::{Feed, Form};
+use super::format;
 use super::messages::{Conversation, text_of};
 use super::{
     NO_LOGPROBS, V1, Wishes, chat_usage, check_absent, error_of, failure_of, finish_reason, is_wanted,
@@ -34,6 +35,8 @@ struct Chat {
     tools: Option<Vec<Value>>,
     #[serde(default)]
     tool_choice: Value,
+    #[serde(default)]
+    response_format: Value,
     #[serde(default)]
     n: Option<u64>,
     #[serde(default)]
@@ -181,6 +184,7 @@ pub(super) async fn respond(
     chat.check()?;
     let conversation = chat.conversation()?;
     let client_tools = chat.tools()?;
+    let schema = format::schema_of(&chat.response_format, "response_format")?;
     let trailing: Vec<(&str, String)> = (conversation.messages.iter().rev())
         .map_while(|message| match message {
             Message::Tool { call_id, .. } => Some((call_id.as_str(), message.text())),
@@ -212,12 +216,14 @@ pub(super) async fn respond(
         asker: None,
         client_tools,
         results,
+        answer: schema,
         events: None,
     };
     drop(held);
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
-    let feed = Feed::new(chat.toolcell);
+    let form = Form::of(request.answer.is_some(), chat.toolcell);
+    let feed = Feed::new(form, None);
     run(server, call, request, feed.clone(), cancel, false);
     let answer = Answer {
         id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),

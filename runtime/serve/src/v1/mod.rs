@@ -8,6 +8,7 @@ mod beginning;
 mod call_id;
 mod chat;
 mod feed;
+mod format;
 mod messages;
 mod parts;
 mod references;

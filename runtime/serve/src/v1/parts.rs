@@ -1,6 +1,7 @@
 //! Parts of a stored turn. A turn with calls of the client's tools has a part for each request of the client: the first ends when
 //! the turn waits for results, and the next begins when they are there. Each part is a response, which does not change afterwards.
 
+use serde_json::Value;
 use toolcell_core::provider::Usage;
 use toolcell_core::store::{Entry, SessionInfo};
 use toolcell_core::{ApprovalCause, Event};
@@ -226,9 +227,19 @@ impl Reader {
                 self.note_pause(seq);
             }
             Event::TurnFinished {
-                outcome, text, usage, ..
+                outcome,
+                text,
+                usage,
+                result,
+                ..
             } => {
-                if text != self.last {
+                let is_json =
+                    || serde_json::from_str(text.trim()).is_ok_and(|json: Value| Some(json) == result);
+                if result.is_some() && is_json() {
+                    // By a schema: its client had nothing else.
+                    self.text = Text::default();
+                    self.text.push(text.trim());
+                } else if text != self.last {
                     self.text.paragraph(&text);
                 }
                 let end = &mut self.part.end;

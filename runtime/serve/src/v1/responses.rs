@@ -13,7 +13,7 @@ use toolcell_http::BoxBody;
 
 use super::call_id::CallId;
 use super::chat::{run, tool_of};
-use super::feed::Feed;
+use super::feed::{Feed, Form};
 use super::messages::Conversation;
 use super::response_id::ResponseId;
 use super::response_stream::Stream;
@@ -21,7 +21,7 @@ use super::{
     MAX_NAME, NO_LOGPROBS, V1, Wishes, check_absent, failure_of, incomplete_reason, is_wanted,
     responses_usage, seconds,
 };
-use super::{begin, references};
+use super::{begin, format, references};
 use crate::answer::{self, Failure, excerpt};
 use crate::host::{ClientTool, Keep, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
@@ -42,6 +42,8 @@ struct Wanted {
     tools: Option<Vec<Value>>,
     #[serde(default)]
     tool_choice: Value,
+    #[serde(default)]
+    text: Value,
     #[serde(default)]
     metadata: Value,
     #[serde(default)]
@@ -181,6 +183,7 @@ pub(super) async fn respond(
     references::resolve(server, call, &mut wanted.input).await?;
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
+    let schema = format::schema_of(&wanted.text["format"], "text.format")?;
     let is_stored = wanted.store != Some(false);
     let checked = conversation.check_results("input");
     let instructions = conversation.instructions;
@@ -221,11 +224,13 @@ pub(super) async fn respond(
         asker: None,
         client_tools,
         results: begin.results,
+        answer: schema,
     };
     drop(held);
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
-    let feed = Feed::beginning(wanted.toolcell, begin.beginning);
+    let form = Form::of(request.answer.is_some(), wanted.toolcell);
+    let feed = Feed::new(form, begin.beginning);
     run(server, call, request, feed.clone(), cancel, begin.is_new);
     let answer = Answer {
         message: references::message_id(&begin.session, begin.at),
@@ -335,7 +340,10 @@ impl Answer {
             "previous_response_id": self.wanted.previous_response_id,
             "store": self.is_stored,
             "temperature": null,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": match &self.wanted.text["format"] {
+                Value::Null => json!({"type": "text"}),
+                format => format.clone(),
+            }},
             "tool_choice": "auto",
             "tools": self.wanted.tools.clone().unwrap_or_default(),
             "top_p": null,

@@ -165,6 +165,9 @@ impl AgentHost {
         let daily = self.daily.get(&request.client).copied().unwrap_or_default();
         let reserved = self.ledger.reserve(&request.client, daily, ledger::now())?;
         let mut builder = self.builder(&request.client, &request.agent)?;
+        if let Some(schema) = request.answer {
+            builder = builder.answer_schema(schema);
+        }
         if !request.instructions.is_empty() {
             builder = builder.further_instructions(&request.instructions);
         }

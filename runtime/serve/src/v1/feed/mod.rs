@@ -28,9 +28,27 @@ const MAX_NOTICE: usize = 2_000;
 /// Maximum length of the name of a hook, in characters.
 const MAX_HOOK: usize = 100;
 
+/// Form of an answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// What the model writes, in all steps.
+    Text(Wishes),
+    /// JSON, by a schema: only the answer that fits it.
+    Json,
+}
+
+impl Form {
+    pub(super) fn of(has_schema: bool, wishes: Wishes) -> Self {
+        match has_schema {
+            true => Self::Json,
+            false => Self::Text(wishes),
+        }
+    }
+}
+
 /// Text and end of a turn.
 pub(super) struct Feed {
-    wishes: Wishes,
+    form: Form,
     beginning: Mutex<Option<Beginning>>,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
@@ -67,14 +85,10 @@ impl State {
 }
 
 impl Feed {
-    pub(super) fn new(wishes: Wishes) -> Arc<Self> {
-        Self::beginning(wishes, None)
-    }
-
     /// Creates the feed of a turn that begins; further ones can begin after its first event in the journal.
-    pub(super) fn beginning(wishes: Wishes, beginning: Option<Beginning>) -> Arc<Self> {
+    pub(super) fn new(form: Form, beginning: Option<Beginning>) -> Arc<Self> {
         Arc::new(Self {
-            wishes,
+            form,
             beginning: Mutex::new(beginning),
             state: Mutex::default(),
             changed: watch::Sender::new(0),
@@ -98,9 +112,9 @@ impl Feed {
     pub(super) fn finish(&self, end: Result<TurnEnd, Failure>) {
         self.has_begun();
         self.change(|state| {
-            if let Ok(end) = &end {
+            if let (Ok(end), Form::Text(wishes)) = (&end, self.form) {
                 state.text.end_paragraph();
-                state.push_model(&end.text, self.wishes);
+                state.push_model(&end.text, wishes);
             }
             state.end = Some(end);
         });
@@ -140,10 +154,16 @@ impl Feed {
 
 impl EventSink for Feed {
     fn event(&self, event: &Event) {
-        let wishes = self.wishes;
         if !event.is_transient() {
             self.has_begun();
         }
+        let wishes = match (self.form, event) {
+            (Form::Text(wishes), _) => wishes,
+            (Form::Json, Event::TurnFinished { text, .. }) => {
+                return self.change(|state| state.text.push(text.trim()));
+            }
+            (Form::Json, _) => return,
+        };
         match event {
             Event::StepStarted { .. } => self.change(|state| {
                 state.text.end_paragraph();
@@ -210,7 +230,7 @@ mod tests {
     use super::*;
 
     fn events(wishes: Wishes) -> String {
-        let feed = Feed::new(wishes);
+        let feed = Feed::new(Form::Text(wishes), None);
         for event in [
             Event::StepStarted { step: 1 },
             Event::TextDelta { text: "a".into() },
@@ -263,7 +283,7 @@ mod tests {
             ),
             (CallResult::failed(failed), Some("the call of `t'` failed")),
         ] {
-            let feed = Feed::new(calls);
+            let feed = Feed::new(Form::Text(calls), None);
             feed.event(&Event::CallFinished {
                 id: "1".into(),
                 tool: "t`".into(),
@@ -277,10 +297,13 @@ mod tests {
 
     #[test]
     fn notice_has_its_level_on_one_line() {
-        let feed = Feed::new(Wishes {
-            notices: true,
-            calls: false,
-        });
+        let feed = Feed::new(
+            Form::Text(Wishes {
+                notices: true,
+                calls: false,
+            }),
+            None,
+        );
         feed.event(&Event::Notice {
             level: NoticeLevel::Warning,
             hook: None,
@@ -292,10 +315,13 @@ mod tests {
 
     #[test]
     fn notice_of_a_hook_names_the_hook() {
-        let feed = Feed::new(Wishes {
-            notices: true,
-            calls: false,
-        });
+        let feed = Feed::new(
+            Form::Text(Wishes {
+                notices: true,
+                calls: false,
+            }),
+            None,
+        );
         feed.event(&Event::Notice {
             level: NoticeLevel::Warning,
             hook: Some("h".into()),
@@ -311,7 +337,7 @@ mod tests {
     #[test]
     fn model_cannot_write_a_line_of_toolcell() {
         let written = |wishes: Wishes, deltas: &[&str]| {
-            let feed = Feed::new(wishes);
+            let feed = Feed::new(Form::Text(wishes), None);
             for text in deltas {
                 feed.event(&Event::TextDelta { text: (*text).into() });
             }
@@ -340,15 +366,40 @@ mod tests {
     #[test]
     fn text_of_brackets_takes_linear_time() {
         // A search of the line for each of them would take hours.
-        let feed = Feed::new(Wishes {
-            notices: true,
-            calls: true,
-        });
+        let feed = Feed::new(
+            Form::Text(Wishes {
+                notices: true,
+                calls: true,
+            }),
+            None,
+        );
         let text = "]".repeat(2_000_000);
         feed.event(&Event::TextDelta { text: text.clone() });
         feed.event(&Event::TextDelta {
             text: "[".repeat(2_000_000),
         });
         assert!(feed.state.lock().unwrap().text.as_str().starts_with(&text));
+    }
+
+    #[test]
+    fn answer_by_a_schema_is_the_last_text_alone() {
+        let feed = Feed::new(Form::Json, None);
+        for event in [
+            Event::TextDelta { text: "no".into() },
+            Event::StepStarted { step: 2 },
+            Event::TextDelta { text: " {}\n".into() },
+            Event::TurnFinished {
+                outcome: toolcell_core::event::TurnOutcome::Completed,
+                text: " {}\n".into(),
+                result: Some(serde_json::json!({})),
+                steps: 2,
+                usage: Default::default(),
+                wall_ms: 0,
+                cost_micros: None,
+            },
+        ] {
+            feed.event(&event);
+        }
+        assert_eq!(feed.state.lock().unwrap().text.as_str(), "{}");
     }
 }
