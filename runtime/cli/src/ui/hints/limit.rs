@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_that_a_tool_saw_as_an_error_suffices_for_what_it_needed() {
+    fn raised_limit_suffices_for_what_was_refused() {
         for (name, limit, needed, value) in [
             ("file_bytes", 10, 20, 20),
             ("file_bytes", 10, 21, 1_024),

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn hint_proposes_what_a_tool_needed_that_saw_the_limit_as_an_error() {
+    fn hint_of_a_limit_proposes_the_largest_need_of_the_tool() {
         let tool = Known {
             component: "x".into(),
             configured: false,
