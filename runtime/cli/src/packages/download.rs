@@ -314,7 +314,7 @@ where
             .with_context(idle)??;
         let (head, mut body) = response.into_parts();
         if head.status.is_redirection() {
-            // Its text is for people.
+            // Its text is for the user.
             return Ok((head.status, head.headers, Vec::new()));
         }
         let max_bytes = match head.status.is_success() {

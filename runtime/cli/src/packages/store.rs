@@ -153,7 +153,7 @@ impl PackageStore {
         Ok(write_list(&self.directory.join(LIST), &packages)?)
     }
 
-    /// Removes components that no package uses, and files that a killed process has not finished: whoever writes one holds
+    /// Removes components that no package uses, and files that a killed process has not finished: a process that writes one holds
     /// the lock.
     ///
     /// # Errors

@@ -171,7 +171,7 @@ impl SavedFiles {
             let name = format!("file-{next}.{extension}");
             match self.directory.create(&name, &blob.data).map_err(failed)? {
                 Some(path) => return Ok(path),
-                // Of an earlier run, or of somebody else.
+                // Of an earlier run, or of another program.
                 None => continue,
             }
         }

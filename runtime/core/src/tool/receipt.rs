@@ -49,7 +49,7 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
     /// Name of the MCP server that ran the call, outside of the cells of calls: fuel, CPU time and memory are unknown and 0. Of a
-    /// process, nothing is known of hosts, files, buckets and denials; of a server in a cell, they are those since its receipt
+    /// process, hosts, files, buckets and denials are unknown; of a server in a cell, they are those since its receipt
     /// before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,

@@ -20,7 +20,7 @@ pub struct StartError {
     pub error: ServerError,
     /// The end of what it wrote to its standard error, without secrets. Text of the server.
     pub output: String,
-    /// What it accessed until then, and what was denied to it; nothing is known of a process.
+    /// What it accessed until then, and what was denied to it; unknown for a process.
     pub accessed: Box<Receipt>,
 }
 

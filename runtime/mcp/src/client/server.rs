@@ -220,7 +220,7 @@ impl McpServer {
         &self.options.name
     }
 
-    /// Takes what it accessed since the last time, as entries of a receipt; nothing is known of a process.
+    /// Takes what it accessed since the last time, as entries of a receipt; empty for a process.
     pub fn take_accessed(&self) -> Receipt {
         (self.accessed)()
     }

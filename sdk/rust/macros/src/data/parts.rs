@@ -1,4 +1,4 @@
-//! A type whose traits are derived by a twin with a type parameter for each field.
+//! A type whose traits are derived by a proxy type with a type parameter for each field.
 //!
 //! The derives of serde and schemars use the type of a field in many places, and an unsuitable one is an error at each. A type
 //! parameter is suitable anywhere; the types are put in at one place in each implementation, all with one bound. The compiler
@@ -12,7 +12,7 @@ use syn::{Attribute, Data, DeriveInput, Fields, Ident, Index, Member, Meta, Toke
 
 use super::Direction;
 
-/// Keys of `#[serde(...)]` that mean the same for the twin: they name no type, no function and no value.
+/// Keys of `#[serde(...)]` that mean the same for the proxy type: they name no type, no function and no value.
 const CONTAINER: [&str; 6] = [
     "rename_all",
     "rename_all_fields",
@@ -23,7 +23,7 @@ const CONTAINER: [&str; 6] = [
 ];
 const INSIDE: [&str; 3] = ["rename", "alias", "rename_all"];
 
-/// Returns `true` if the traits of this type can be those of a twin.
+/// Returns `true` if the traits of this type can be those of a proxy type.
 pub(super) fn can_split(item: &DeriveInput) -> bool {
     let groups = groups(&item.data);
     let inside = match &item.data {
@@ -55,7 +55,7 @@ fn groups(data: &Data) -> Vec<&Fields> {
 }
 
 /// Returns `true` if the attributes have no other keys of serde than these, none of schemars, no condition, and no
-/// deprecation, of which the code of the twin would warn.
+/// deprecation, of which the code of the proxy type would warn.
 fn knows(attributes: &[Attribute], keys: &[&str]) -> bool {
     attributes.iter().all(|attribute| {
         // Of what a condition leaves out, only the compiler knows.
@@ -87,7 +87,7 @@ fn is_of_derives(attribute: &Attribute) -> bool {
 pub(super) fn expand(direction: &Direction, item: DeriveInput) -> TokenStream {
     let name = item.ident.clone();
     let kept = without_attributes(item.clone());
-    let (module, twin, types) = twin(direction, item);
+    let (module, proxy, types) = proxy(direction, item);
     let parameters: Vec<Ident> = (0..types.len())
         .map(|index| format_ident!("__F{index}"))
         .collect();
@@ -113,7 +113,7 @@ pub(super) fn expand(direction: &Direction, item: DeriveInput) -> TokenStream {
             )]
             #[serde(crate = "::toolcell_sdk::serde")]
             #[schemars(crate = "::toolcell_sdk::schemars")]
-            #twin
+            #proxy
 
             pub trait __Data<#(#parameters),*>: ::core::marker::Sized {
                 fn read<'de, __D: ::toolcell_sdk::serde::Deserializer<'de>>(
@@ -209,8 +209,8 @@ fn without_attributes(mut item: DeriveInput) -> DeriveInput {
     item
 }
 
-/// Returns the name of the module of the twin, the twin, and the types of the fields in their order.
-fn twin(direction: &Direction, mut item: DeriveInput) -> (Ident, DeriveInput, Vec<Type>) {
+/// Returns the name of the module of the proxy type, the proxy type, and the types of the fields in their order.
+fn proxy(direction: &Direction, mut item: DeriveInput) -> (Ident, DeriveInput, Vec<Type>) {
     let direction = match direction {
         Direction::Input => "input",
         Direction::Output => "output",
@@ -254,7 +254,7 @@ fn keep_docs(attributes: &mut Vec<Attribute>) {
     });
 }
 
-/// Expressions that make the type of its twin `value`, and a twin with references of `self`.
+/// Expressions that make the type of its proxy type `value`, and a proxy type with references of `self`.
 fn conversions(name: &Ident, module: &Ident, data: &Data) -> (TokenStream, TokenStream) {
     let arms: Vec<(TokenStream, TokenStream)> = match data {
         Data::Struct(data) => vec![arm(name, module, None, &data.fields)],
@@ -282,6 +282,6 @@ fn arm(name: &Ident, module: &Ident, variant: Option<&Ident>, fields: &Fields) -
         .collect();
     let variant = variant.map(|variant| quote!(::#variant));
     let own = quote!(#name #variant { #(#members: #bindings),* });
-    let twin = quote!(#module::#name #variant { #(#members: #bindings),* });
-    (quote!(#twin => #own), quote!(#own => #twin))
+    let proxy = quote!(#module::#name #variant { #(#members: #bindings),* });
+    (quote!(#proxy => #own), quote!(#own => #proxy))
 }
