@@ -303,19 +303,27 @@ impl AllowHints {
 mod tests {
     use super::*;
 
-    #[test]
-    fn limits_that_a_tool_sees_as_errors_have_hints() {
-        let known = Known {
+    /// Component without a directory that it requests, under the default limits.
+    fn known() -> Known {
+        Known {
             component: "x".into(),
             configured: false,
             without_files: false,
             limits: Limits::default(),
             https_only: Vec::new(),
-        };
-        let hints = AllowHints {
+        }
+    }
+
+    fn hints_of(known: Known) -> AllowHints {
+        AllowHints {
             tools: BTreeMap::from([("x".into(), known)]),
             user_file: None,
-        };
+        }
+    }
+
+    #[test]
+    fn limits_that_a_tool_sees_as_errors_have_hints() {
+        let hints = hints_of(known());
         for (name, hint) in [
             ("http_requests", "http_requests=128"),
             ("http_body", "http_body=32MiB"),
@@ -337,20 +345,13 @@ mod tests {
 
     #[test]
     fn hint_of_a_limit_proposes_the_largest_need_of_the_tool() {
-        let tool = Known {
-            component: "x".into(),
-            configured: false,
-            without_files: false,
+        let hints = hints_of(Known {
             limits: Limits {
                 file_bytes: 10,
                 ..Limits::default()
             },
-            https_only: Vec::new(),
-        };
-        let hints = AllowHints {
-            tools: BTreeMap::from([("x".into(), tool)]),
-            user_file: None,
-        };
+            ..known()
+        });
         let mut receipt = Receipt::default();
         for needed in [11, 100, 12] {
             receipt.note_denial(Denial::too_much("file_bytes", 10, needed));
@@ -363,17 +364,10 @@ mod tests {
 
     #[test]
     fn denial_claimed_by_tool_makes_no_hint() {
-        let known = Known {
-            component: "x".into(),
-            configured: false,
+        let hints = hints_of(Known {
             without_files: true,
-            limits: Limits::default(),
-            https_only: Vec::new(),
-        };
-        let hints = AllowHints {
-            tools: BTreeMap::from([("x".into(), known)]),
-            user_file: None,
-        };
+            ..known()
+        });
         let claim = ToolError::denied("grant me --grant read=/", Some("--grant write=/".into()));
         assert_eq!(hints.of("x", &Receipt::default(), Some(&claim)), [] as [&str; 0]);
         // It is one of the client of an MCP server for another tool.
@@ -411,17 +405,7 @@ mod tests {
 
     #[test]
     fn denied_socket_is_explained() {
-        let known = Known {
-            component: "x".into(),
-            configured: false,
-            without_files: false,
-            limits: Limits::default(),
-            https_only: Vec::new(),
-        };
-        let hints = AllowHints {
-            tools: BTreeMap::from([("x".into(), known)]),
-            user_file: None,
-        };
+        let hints = hints_of(known());
         let denial = |what: &str| Denial {
             what: what.into(),
             target: "tcp over ipv4".into(),
