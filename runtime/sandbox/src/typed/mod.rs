@@ -106,6 +106,7 @@ impl Functions {
                 _ => {}
             }
         }
+        found.tell_apart();
         let Found {
             functions,
             left_out,
@@ -206,6 +207,24 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Gives the functions of interfaces that would be tools of one name a longer one, if it is not too long.
+    fn tell_apart(&mut self) {
+        let mut known = BTreeMap::new();
+        for function in &self.functions {
+            *known.entry(function.name.clone()).or_insert(0) += 1;
+        }
+        for function in &mut self.functions {
+            let is_unique = known.get(&function.name) == Some(&1);
+            let Some(interface) = function.interface.as_deref().filter(|_| !is_unique) else {
+                continue;
+            };
+            let long = names::long_tool(interface, &function.function);
+            if ToolName::new(long.as_str()).is_ok() {
+                function.name = long;
+            }
+        }
+    }
+
     fn add(&mut self, interface: Option<&str>, function: &str, ty: &ComponentFunc) {
         if self.functions.len() == MAX_TOOLS {
             self.beyond += 1;

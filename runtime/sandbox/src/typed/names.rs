@@ -14,6 +14,18 @@ pub(super) fn tool(export: Option<&str>, function: &str) -> String {
     }
 }
 
+/// Returns the name of the tool for a function of one of several interfaces with the same name:
+/// `demo_math_ops_1_0_0_function`.
+pub(super) fn long_tool(export: &str, function: &str) -> String {
+    let plain = |character: char| match character {
+        '-' => '-',
+        character if character.is_ascii_alphanumeric() => character,
+        _ => '_',
+    };
+    let interface: String = export.chars().map(plain).collect();
+    format!("{interface}_{function}")
+}
+
 /// Returns the name of a function with that of its interface, as in error messages.
 pub(super) fn full(export: Option<&str>, function: &str) -> String {
     match export {

@@ -146,13 +146,45 @@ async fn function_that_cannot_be_a_tool_is_left_out_with_its_reason() {
 }
 
 #[tokio::test]
+async fn functions_of_interfaces_of_one_name_have_the_whole_name() {
+    let items = r#"(instance $second (export "try" (func $try)))
+        (export "demo:math/ops@2.0.0-rc.1" (instance $second))
+        (instance $other (export "hello" (func $hello)))
+        (export "demo:other/ops" (instance $other))"#;
+    let component = load(&sandbox(), &math(items)).await.unwrap();
+    let specs = component.definitions();
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "add-up",
+            "demo_math_ops_1_0_0_try",
+            "demo_math_ops_1_0_0_hello",
+            "demo_math_ops_2_0_0-rc_1_try",
+            "demo_other_ops_hello",
+        ]
+    );
+    for name in &names[1..] {
+        let result = call(&component, Policy::default(), name, json!({"n": 0})).await;
+        let is_known = !matches!(&result.error, Some(ToolError::UnknownTool { .. }));
+        assert!(is_known, "{name}: {result:?}");
+    }
+}
+
+#[tokio::test]
 async fn functions_with_the_same_tool_name_are_refused() {
-    let items =
-        r#"(instance $other (export "try" (func $nothing))) (export "demo:other/ops" (instance $other))"#;
-    let refused = load(&sandbox(), &math(items)).await.unwrap_err();
+    // The whole name has 65 characters.
+    let long = format!("demo:{}/ops", "x".repeat(52));
+    let items = format!(
+        r#"(instance $other (export "try" (func $nothing))) (export "{long}" (instance $other))
+        (instance $second (export "try" (func $nothing))) (export "{long}@1.0.0" (instance $second))"#
+    );
+    let refused = load(&sandbox(), &math(&items)).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "the functions `demo:math/ops@1.0.0#try` and `demo:other/ops#try` of the component have the same tool name, `ops_try`"
+        format!(
+            "the functions `{long}#try` and `{long}@1.0.0#try` of the component have the same tool name, `ops_try`"
+        )
     );
 }
 
