@@ -62,11 +62,13 @@ impl PackageManifest {
     /// # Errors
     /// Returns an error if the section is too large or not as expected.
     pub(crate) fn read(component: &[u8]) -> anyhow::Result<Option<Self>> {
-        let Some(section) = section(component) else {
+        let sections = sections(component);
+        let Some(section) = sections.first() else {
             return Ok(None);
         };
         let what = "its section `toolcell:manifest` cannot be used";
         let manifest = || {
+            ensure!(sections.len() == 1, "there are {}", sections.len());
             ensure!(section.len() <= MAX_BYTES, "it is larger than {MAX_BYTES} bytes");
             let value = parse_nested(std::str::from_utf8(section)?, MAX_DEPTH)?;
             ensure!(value.is_object(), "it is not a JSON object");
@@ -89,21 +91,27 @@ impl PackageManifest {
     }
 }
 
-/// The contents of the section, among the outermost sections of a component.
-fn section(component: &[u8]) -> Option<&[u8]> {
-    let mut rest = component.get(PREAMBLE..)?;
-    while let Some((id, after)) = rest.split_first() {
-        let (size, after) = number(after)?;
-        let content = after.get(..size)?;
-        if *id == 0 {
-            let (length, named) = number(content)?;
-            if named.get(..length) == Some(SECTION) {
-                return named.get(length..);
-            }
+/// The contents of the sections of this name, among the outermost sections of a component.
+fn sections(component: &[u8]) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    let mut rest = component.get(PREAMBLE..).unwrap_or_default();
+    while let Some((id, content, after)) = next(rest) {
+        let named = number(content).filter(|_| id == 0);
+        let content = named.and_then(|(length, named)| named.split_at_checked(length));
+        if let Some((SECTION, content)) = content {
+            found.push(content);
         }
-        rest = &after[size..];
+        rest = after;
     }
-    None
+    found
+}
+
+/// Identifier and content of the next section, and what follows.
+fn next(sections: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (id, after) = sections.split_first()?;
+    let (size, after) = number(after)?;
+    let (content, after) = after.split_at_checked(size)?;
+    Some((*id, content, after))
 }
 
 /// An unsigned number of up to 32 bits in LEB128, and what follows.
@@ -174,6 +182,17 @@ mod tests {
         ] {
             assert!(PackageManifest::read(&with(wrong)).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn second_manifest_is_refused() {
+        let one = with(r#"{"name": "weather"}"#);
+        let two = [&one[..], &one[PREAMBLE..]].concat();
+        let error = PackageManifest::read(&two).unwrap_err();
+        assert!(
+            format!("{error:#}").ends_with("cannot be used: there are 2"),
+            "{error:#}"
+        );
     }
 
     #[test]
