@@ -232,13 +232,14 @@ pub(super) async fn respond(
     let form = Form::of(request.answer.is_some(), wanted.toolcell);
     let feed = Feed::new(form, begin.beginning);
     run(server, call, request, feed.clone(), cancel, begin.is_new);
+    let id = ResponseId {
+        session: begin.session,
+        turn: begin.events,
+        at: begin.at,
+    };
     let answer = Answer {
-        message: references::message_id(&begin.session, begin.at),
-        id: ResponseId {
-            session: begin.session,
-            turn: begin.events,
-            at: begin.at,
-        },
+        message: id.message(),
+        id,
         owner: call.caller.owner.clone(),
         is_stored,
         created: seconds(),
@@ -274,7 +275,7 @@ impl Answer {
     /// Creates the answer to a request that was stored, of which only the model is known.
     pub(super) fn of_store(id: ResponseId, owner: &str, model: String, created: u64) -> Self {
         Self {
-            message: references::message_id(&id.session, id.at),
+            message: id.message(),
             id,
             owner: owner.to_owned(),
             is_stored: true,
