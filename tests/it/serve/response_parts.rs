@@ -362,3 +362,68 @@ fn stored_response_with_one_call_at_a_time_is_continued() {
         assert_eq!(read(&served, response)["output"], response["output"]);
     }
 }
+
+#[test]
+fn answer_at_the_limit_of_steps_is_incomplete() {
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let user = user(json!([{"text": "Let me count.", "calls": [count]}, {"text": "Late."}]));
+    let served = Served::with(
+        &user,
+        &[&SCRIPTED[..], &["--max-steps", "1", "--preset", "sequential"]].concat(),
+    );
+    let response = respond(&served, &json!("Go"), None).json();
+    assert_eq!(response["status"], "incomplete", "{response}");
+    assert_eq!(response["incomplete_details"]["reason"], "max_output_tokens");
+    assert!(
+        text(&response).as_str().unwrap().starts_with("Let me count."),
+        "{response}"
+    );
+    for member in ["status", "output", "incomplete_details"] {
+        assert_eq!(read(&served, &response)[member], response[member], "{member}");
+    }
+    let messages = json!([{"role": "user", "content": "Go"}]);
+    let chat = served.post(
+        "/v1/chat/completions",
+        &json!({"model": "default", "messages": messages}),
+    );
+    assert_eq!(
+        chat.json()["choices"][0]["finish_reason"],
+        "length",
+        "{}",
+        chat.body
+    );
+}
+
+#[test]
+fn failed_response_has_its_output_so_far() {
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let user = user(
+        json!([{"text": "Let me count.", "calls": [count]}, {"text": "Then", "error": {"kind": "unauthorized"}}]),
+    );
+    let served = Served::start(&user);
+    let mut body = body(&json!("Go"), None);
+    body["stream"] = json!(true);
+    let stream = served.post("/v1/responses", &body).body;
+    let last = stream
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("data: "))
+        .unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    let response = &last["response"];
+    assert_eq!(last["type"], "response.failed", "{last}");
+    assert_eq!(text(response), "Let me count.\n\nThen", "{last}");
+    assert_eq!(response["output"][0]["status"], "incomplete", "{last}");
+    assert!(response["usage"].is_object(), "{last}");
+    let stored = read(&served, response);
+    for member in ["status", "output", "usage", "error"] {
+        assert_eq!(stored[member], response[member], "{member}");
+    }
+    let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
+    assert_eq!(served.get(&format!("{path}?stream=false")).status, 200);
+    let refused = served.get(&format!("{path}?stream=true"));
+    assert_eq!(
+        (refused.status, refused.json()["error"]["param"].as_str()),
+        (400, Some("stream"))
+    );
+}

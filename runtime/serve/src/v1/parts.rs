@@ -194,17 +194,15 @@ impl Reader {
                 self.text.end_paragraph();
             }
             Event::StepFinished { message, usage, .. } => {
-                let text = message.text();
-                self.text.push(&text);
-                if !text.is_empty() {
-                    self.last = text;
-                }
-                self.part.end.usage.add(usage.unwrap_or_default());
+                self.said(message.text(), usage);
                 let of_step = message.calls().map(|call| Called {
                     id: call.id.clone(),
                     is_in_progress: false,
                 });
                 self.calls = of_step.collect();
+            }
+            Event::StepInterrupted { message, usage, .. } => {
+                self.said(message.map(|message| message.text()).unwrap_or_default(), usage);
             }
             Event::ApprovalRequested {
                 id,
@@ -250,7 +248,7 @@ impl Reader {
                     // By a schema: its client had nothing else.
                     self.text = Text::default();
                     self.text.push(text.trim());
-                } else if text != self.last {
+                } else if text != self.last && TurnEnd::has_text(&outcome) {
                     self.text.paragraph(&text);
                 }
                 let end = &mut self.part.end;
@@ -260,6 +258,14 @@ impl Reader {
             }
             _ => {}
         }
+    }
+
+    fn said(&mut self, text: String, usage: Option<Usage>) {
+        self.text.push(&text);
+        if !text.is_empty() {
+            self.last = text;
+        }
+        self.part.end.usage.add(usage.unwrap_or_default());
     }
 
     fn note_pause(&mut self, seq: u64) {

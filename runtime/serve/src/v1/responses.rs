@@ -289,8 +289,8 @@ impl Answer {
 
     pub(super) fn said(&self, text: &str, status: &str) -> Value {
         let content = match status {
-            "completed" => json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]),
-            _ => json!([]),
+            "in_progress" => json!([]),
+            _ => json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]),
         };
         json!({"id": self.message, "type": "message", "role": "assistant", "status": status, "content": content})
     }
@@ -321,6 +321,14 @@ impl Answer {
             }));
         }
         output
+    }
+
+    /// Returns the items of an answer that was cut off.
+    pub(super) fn cut_off(&self, text: &str) -> Vec<Value> {
+        match text.is_empty() {
+            true => Vec::new(),
+            false => vec![self.said(text, "incomplete")],
+        }
     }
 
     pub(super) fn whole(&self, status: &str, output: &[Value], end: Option<&TurnEnd>) -> Value {

@@ -352,7 +352,12 @@ pub(super) async fn run(
     let last = Arc::new(Mutex::new(String::new()));
     let said = last.clone();
     let both = move |event: &Event| {
-        if let Event::StepFinished { message, .. } = event {
+        if let Event::StepFinished { message, .. }
+        | Event::StepInterrupted {
+            message: Some(message),
+            ..
+        } = event
+        {
             let text = message.text();
             if !text.is_empty() {
                 *said.lock().unwrap_or_else(PoisonError::into_inner) = text;
@@ -383,7 +388,7 @@ pub(super) async fn run(
         (is_used_up && report.outcome == TurnOutcome::Cancelled).then(|| ledger::used_up(ledger::now()));
     // The client has the last text of the model; the end can have another one, such as that of a control tool.
     let is_said = *last.lock().unwrap_or_else(PoisonError::into_inner) == report.text;
-    let text = match is_said || matches!(report.outcome, TurnOutcome::AwaitingApproval { .. }) {
+    let text = match is_said || !TurnEnd::has_text(&report.outcome) {
         true => String::new(),
         false => report.text,
     };
