@@ -12,7 +12,7 @@ const FRAMES = 120;
 export async function send(page, text) {
   await page.fill("textarea", text);
   // Enter does nothing while a turn runs or a message is on its way.
-  await page.waitForSelector("button.main:enabled");
+  await page.waitForSelector(".composer button.main:enabled");
   await page.keyboard.press("Enter");
 }
 
@@ -161,6 +161,55 @@ export const checks = {
     assert.match(await page.locator(".call > button").last().innerText(), /not run/);
   },
 
+  async "question of the model"(t) {
+    await t.server.kill();
+    await t.server.start("--preset", "stepwise");
+    try {
+      const page = await session(t, "Ask me");
+      await ended(page);
+      assert.match(await page.locator("[role=log]").innerText(), /I need to know something\.[\s\S]*Which directory\?/);
+      const card = page.locator(QUESTION);
+      assert.match(await card.innerText(), /^The model asks you\s+Which directory\?/);
+      await card.getByRole("button", { name: "docs" }).click();
+      assert.equal(await page.inputValue("textarea"), "docs");
+      await page.reload();
+      await card.waitFor();
+      await send(page, "docs");
+      await card.waitFor({ state: "detached" });
+    } finally {
+      await t.server.kill();
+      await t.server.start();
+    }
+  },
+
+  async "choices of an approval stay in view"(t) {
+    const page = await t.open("/");
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.waitForSelector(".empty");
+    await send(page, "Write a file");
+    await ready(page);
+    for (const choice of ["allow", "later", "refuse"]) {
+      const seen = await page.locator(`[data-choice=${choice}]`).evaluate((button) => {
+        const { left, top, width, height } = button.getBoundingClientRect();
+        return button.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+      });
+      assert.ok(seen, `${choice} is in view`);
+    }
+    await page.locator("[data-choice=refuse]").click();
+    await ended(page);
+  },
+
+  async "new text below"(t) {
+    const page = await session(t, "Answer slowly");
+    await page.waitForSelector(".item.answer li:nth-child(12)");
+    await page.setViewportSize({ width: 1280, height: 400 });
+    await page.locator(".scroll").hover();
+    await page.mouse.wheel(0, -3000);
+    await page.waitForSelector(".new-below:not([hidden])");
+    await page.locator(".new-below").click();
+    await ended(page);
+  },
+
   async "cancel"(t) {
     const page = await session(t, "Answer slowly");
     await page.waitForSelector(".item.answer h3");
@@ -296,6 +345,14 @@ export const checks = {
     await ended(page);
     assert.ok(JSON.stringify(t.model.requests.at(-1)).includes("data:image/png;base64,iVBOR"), "the copy has the picture");
     assert.equal(await page.locator(".item.user img").count(), 1);
+  },
+
+  async "several files are attached at once"(t) {
+    const page = await t.open("/");
+    await page.waitForSelector(".empty");
+    const file = (name) => ({ name, mimeType: "text/plain", buffer: Buffer.from(name) });
+    await page.setInputFiles("input[type=file]", [file("a.txt"), file("b.txt"), file("c.txt")]);
+    await page.waitForFunction(() => document.querySelectorAll(".file").length === 3);
   },
 
   async "hostile answers are inert"(t) {

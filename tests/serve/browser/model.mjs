@@ -83,7 +83,10 @@ export async function startModel(beacon) {
       all.forEach(([name, values], index) => send({ tool_calls: [{ index, id: `call_${messages.length}_${index}`, type: "function", function: { name, arguments: JSON.stringify(values) } }] }));
       send({}, "tool_calls");
     };
-    if (prompt.includes("slowly")) await text(LONG, 60, 12);
+    if (prompt.includes("Ask me")) {
+      send({ content: "I need to know something." });
+      calls([["ask_question", { question: "Which directory?", suggestions: ["out", "docs"] }]]);
+    } else if (prompt.includes("slowly")) await text(LONG, 60, 12);
     else if (prompt.includes("Markdown")) await text(LONG);
     else if (prompt.includes("hostile")) await text(hostile(beacon), 2);
     else if (prompt.includes("Write a file") && !results.length) {

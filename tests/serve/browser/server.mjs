@@ -78,8 +78,8 @@ verdict = "ask"
   get scratch() { return path.join(this.home, "scratch"); }
 
   /** Starts the server, and returns the one-time link that it prints. */
-  async start() {
-    this.child = spawn(process.env.TOOLCELL, ["serve", "--http", this.address, "--allow-host", new URL(this.base).host, "--allow-origin", this.base], { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
+  async start(...flags) {
+    this.child = spawn(process.env.TOOLCELL, ["serve", "--http", this.address, "--allow-host", new URL(this.base).host, "--allow-origin", this.base, ...flags], { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
     let printed = "";
     const link = await new Promise((resolve, reject) => {
       const read = (piece) => {

@@ -4,7 +4,7 @@ import { ApiError, follow } from "../api.js";
 import { api } from "../contract.js";
 import { Session } from "../model.js";
 import { itemView } from "./items.js";
-import { questionCard } from "./question.js";
+import { modelQuestion, questionCard } from "./question.js";
 import { Composer } from "./composer.js";
 import { side } from "./side.js";
 
@@ -124,6 +124,7 @@ export class Chat {
       this.app.sessions.load();
       this.reload();
     }
+    if (["turn_started", "turn_finished", "turn_undone"].includes(type)) this.drawQuestions();
     this.schedule();
   }
 
@@ -169,7 +170,7 @@ export class Chat {
       this.column.querySelector(".empty")?.remove();
       for (const item of added) {
         const view = itemView(item, {
-          onCancel: () => this.cancel(), onRetry: () => this.retry(), onSuggest: (text) => this.composer.put(text), onEdit: (user) => this.edit(user),
+          onCancel: () => this.cancel(), onRetry: () => this.retry(), onEdit: (user) => this.edit(user),
         });
         view.element.item = item;
         this.views.set(item, view);
@@ -183,7 +184,7 @@ export class Chat {
     replace(this.waiting, h("span", null, session.running ? waits : ""));
     this.composer.running(session.running);
     if (this.atEnd) this.toEnd();
-    else if (added.length) this.below.hidden = false;
+    else if (added.length || changed.length) this.below.hidden = false;
     this.app.side(side(session, this.app));
   }
 
@@ -245,7 +246,7 @@ export class Chat {
     // The input is hidden meanwhile: keys that were meant for it go to the card, where none of them does anything.
     const hadFocus = this.dock.contains(document.activeElement);
     this.dock.classList.toggle("asking", Boolean(first));
-    if (!first) { replace(this.asked, this.banner()); return; }
+    if (!first) { replace(this.asked, modelQuestion(session, (text) => this.composer.put(text)) || this.banner()); return; }
     replace(this.asked, questionCard(first, {
       answer: async (choice, words) => {
         await api.answer(session.id, first, choice, words);

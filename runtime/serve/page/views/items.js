@@ -147,17 +147,15 @@ function failureOf(outcome) {
 }
 
 class End {
-  constructor(item, { onRetry, onSuggest }) {
+  constructor(item, { onRetry }) {
     const outcome = item.outcome || {};
     const parts = [plural(item.steps || 0, "step"), plural(item.calls || 0, "call"), ...used(item.usage, item.cost_micros), span((item.wall_ms || 0) * 1000)];
     const failure = failureOf(outcome);
-    const suggestions = outcome.outcome === "asked" && outcome.suggestions;
     const words = { cancelled: "■ cancelled · ", step_limit: `! the turn reached its limit of ${outcome.steps} steps · `, tools_failed: "! every call failed, and the answer was given without tools · " };
     this.element = h("div.item.end", null,
       failure && h("div.failure", { role: "group", "aria-label": "The turn failed" }, h("h3", null, "✗ ", failure.what),
         failure.why && box(failure.why, { lines: 6, label: "Reason" }), failure.todo && h("p", null, own(failure.todo)),
         h("button", { onclick: onRetry }, "Retry")),
-      suggestions?.length > 0 && h("div.row", null, suggestions.slice(0, 12).map((text) => h("button", { onclick: () => onSuggest(text) }, line(text, 120)))),
       words[outcome.outcome] || "", parts.join(" · "));
   }
   update() {}

@@ -1,6 +1,6 @@
 // Questions of Toolcell to the user. The card stands above the input, outside of the conversation, where no text of a model
 // or a tool is ever shown; our own words come first, and everything foreign is in a box with its length and digest.
-import { h, foreign, line, words, announce } from "../dom.js";
+import { h, box, foreign, line, words, announce } from "../dom.js";
 
 /** No answer is taken before the user can have read the title, in milliseconds: a key or a click that was meant for
  *  something else does not answer. */
@@ -33,7 +33,7 @@ export function questionCard(question, { answer }) {
   const card = h("section.question", { role: "group", tabindex: "-1", "aria-labelledby": title.id, "data-question": question.id },
     h("div.who", null, "Toolcell asks you"), title, question.subject && subject(question),
     h("ul", null, (question.facts || []).map((fact) => h("li" + (fact.is_warning ? ".warn" : ""), null, fact.is_warning && "⚠ ", words(fact.text)))),
-    buttons, failed);
+    h("div.decide", null, buttons, failed));
   let sent = false;
   const send = async (choice) => {
     if (sent || buttons.dataset.ready !== "yes") return;
@@ -76,4 +76,16 @@ export function questionCard(question, { answer }) {
   arm();
   announce("Toolcell asks you: " + title.textContent, true);
   return card;
+}
+
+const MOST_SUGGESTIONS = 12;
+
+/** A card for a question with which the model ended its turn, or null. The user answers with a message. */
+export function modelQuestion(session, suggest) {
+  const { outcome } = session;
+  if (session.running || outcome?.outcome !== "asked") return null;
+  const suggestions = (outcome.suggestions || []).slice(0, MOST_SUGGESTIONS);
+  return h("div.question", { role: "group", "aria-label": "Question of the model" },
+    h("div.who", null, "The model asks you"), box(outcome.question || "", { label: "Question of the model" }),
+    suggestions.length > 0 && h("div.row", null, suggestions.map((text) => h("button", { onclick: () => suggest(text) }, line(text, 120)))));
 }
