@@ -206,6 +206,7 @@ export const checks = {
     await page.locator(".scroll").hover();
     await page.mouse.wheel(0, -3000);
     await page.waitForSelector(".new-below:not([hidden])");
+    assert.equal(await page.locator(ENDS).count(), 0, "it is told while the answer grows");
     await page.locator(".new-below").click();
     await ended(page);
   },
