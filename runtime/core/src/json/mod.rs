@@ -41,7 +41,9 @@ pub enum JsonError {
     #[error("{}", in_words(.0))]
     Syntax(Arc<serde_json::Error>),
     /// A number that would lose precision.
-    #[error("the number {0} cannot be represented exactly; write it as a string, or with fewer digits")]
+    #[error(
+        "the number {0} cannot be represented exactly; write it with fewer digits, or as a string if one is accepted"
+    )]
     InexactNumber(String),
     /// Valid JSON, but not an object.
     #[error("expected a JSON object, found {0}")]
