@@ -100,7 +100,9 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
     let signature = part.get("thoughtSignature");
     if let Some(call) = part.get("functionCall") {
         let field = |name: &str| call.get(name).and_then(Value::as_str);
-        let position = answer.call(field("id"), field("name").unwrap_or_default());
+        let Some(position) = answer.call(field("id"), field("name").unwrap_or_default()) else {
+            return;
+        };
         let arguments = match call.get("args") {
             Some(object @ Value::Object(_)) => arguments::written(object, text),
             _ => "{}".into(),
@@ -114,9 +116,7 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
             kept.insert("id".into(), id.into());
         }
         // Also if empty: it marks the call as this API's own.
-        if let Some(call) = answer.call_at(position) {
-            call.opaque = opaque::of(WIRE, kept.into());
-        }
+        answer.call_opaque(position, opaque::of(WIRE, kept.into()));
         return;
     }
     let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);

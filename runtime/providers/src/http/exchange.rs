@@ -307,6 +307,7 @@ impl Http {
         for delta in answer.take_deltas() {
             out.emit(delta).await;
         }
+        answer.check_size()?;
         completion
     }
 

@@ -43,7 +43,9 @@ fn message(message: &Value, text: &str, answer: &mut ResponseBuilder) {
     {
         let function = call.get("function").unwrap_or(call);
         let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
-        let position = answer.call(call.get("id").and_then(Value::as_str), name);
+        let Some(position) = answer.call(call.get("id").and_then(Value::as_str), name) else {
+            return;
+        };
         let arguments = match function.get("arguments") {
             Some(Value::String(arguments)) => arguments.clone(),
             Some(Value::Null) | None => "{}".into(),
