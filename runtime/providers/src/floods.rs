@@ -12,7 +12,7 @@ use crate::gemini::GeminiDecoder;
 use crate::http::Decoder;
 use crate::ollama::OllamaDecoder;
 use crate::openai::ChatDecoder;
-use crate::response_builder::{MAX_ANSWER_BYTES, ResponseBuilder, size};
+use crate::response_builder::{MAX_ANSWER_BYTES, MAX_CALLS, ResponseBuilder, size};
 use crate::responses::ResponsesDecoder;
 
 /// Size of each string of a flood, in bytes.
@@ -241,4 +241,26 @@ fn every_string_of_ollama_counts() {
         without_limit(&events, || Box::new(OllamaDecoder::new("p"))),
         dropped.map(str::to_owned).into()
     );
+}
+
+#[test]
+fn calls_of_one_event_end_at_their_limit() {
+    let call = json!({"functionCall": {"name": "f", "args": {"n": 0.5}}});
+    let gemini = json!({"candidates": [{"content": {"parts": vec![call; 20_000]}}]});
+    let call = json!({"function": {"name": "f", "arguments": {"n": 0.5}}});
+    let ollama = json!({"message": {"tool_calls": vec![call; 20_000]}});
+    let decoders: [(Value, Box<dyn Decoder>); 2] = [
+        (gemini, Box::new(GeminiDecoder::new("p"))),
+        (ollama, Box::new(OllamaDecoder::new("p"))),
+    ];
+    for (event, mut decoder) in decoders {
+        let mut answer = ResponseBuilder::to(&Request::default(), "p");
+        let event = Event {
+            name: String::new(),
+            data: event.to_string(),
+        };
+        assert!(decoder.event(event, &mut answer).is_ok());
+        assert!(answer.check_size().is_err());
+        assert_eq!(answer.calls_len(), MAX_CALLS);
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 const VALUE: usize = 64;
 
 /// Maximum number of calls in one answer. The largest parallel batches of real models have some dozens.
-const MAX_CALLS: usize = 1024;
+pub(crate) const MAX_CALLS: usize = 1024;
 
 /// Maximum length of the name of a call, in bytes. Services allow names of tools of at most 128 characters.
 const MAX_NAME_BYTES: usize = 256;
