@@ -55,9 +55,12 @@ impl ResponsesDecoder {
         }
         answer.close();
         let call = (field("type") == Some("function_call"))
-            .then(|| answer.call(field("call_id"), field("name").unwrap_or_default()));
+            .then(|| answer.call(field("call_id"), field("name").unwrap_or_default()))
+            .flatten();
         let id = field("id").map(str::to_owned);
-        answer.keeps(size_of::<Item>() + id.as_ref().map_or(0, |id| 2 * id.len()));
+        if !answer.keeps(size_of::<Item>() + id.as_ref().map_or(0, |id| 2 * id.len())) {
+            return;
+        }
         if let Some(id) = &id {
             self.ids.insert(id.clone(), index);
         }
