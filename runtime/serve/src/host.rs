@@ -204,6 +204,22 @@ pub struct TurnEnd {
     pub limit: Option<Refusal>,
 }
 
+impl TurnEnd {
+    /// True if the text of a turn with this outcome is for the client. Other turns were cut off, and their text is what the model
+    /// said before.
+    pub fn has_text(outcome: &TurnOutcome) -> bool {
+        !matches!(
+            outcome,
+            TurnOutcome::AwaitingApproval { .. }
+                | TurnOutcome::Cancelled
+                | TurnOutcome::Aborted { .. }
+                | TurnOutcome::Failing { .. }
+                | TurnOutcome::ProviderFailed { .. }
+                | TurnOutcome::HostFailed { .. }
+        )
+    }
+}
+
 /// Place of a call in its turn, which no other call of the turn has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallPlace {

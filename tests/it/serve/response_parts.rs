@@ -294,3 +294,136 @@ fn answer_has_what_a_control_tool_said() {
         assert_eq!(content, "Let me see.\n\nAll done.", "{}", chat.body);
     }
 }
+
+/// Clients name earlier items instead of sending them again.
+#[test]
+fn referenced_call_is_continued_with_its_result() {
+    let user = user(json!([
+        {"text": "Let me look.", "calls": [called("Oslo")]},
+        {"text": "It rains."},
+        {"text": "Bye."},
+    ]));
+    let served = Served::start(&user);
+    let question = json!({"role": "user", "content": "Does it rain?"});
+    let first = respond(&served, &json!([question]), None).json();
+    let of_output = first["output"].as_array().unwrap().iter();
+    let references: Vec<Value> = of_output
+        .map(|item| json!({"type": "item_reference", "id": item["id"]}))
+        .collect();
+    let mut input = vec![question];
+    input.extend(references);
+    input.extend(results(&calls(&first)).as_array().unwrap().clone());
+    let second = respond(&served, &json!(input), None);
+    assert_eq!(second.status, 200, "{}", second.body);
+    let second = second.json();
+    assert_eq!(text(&second), "It rains.", "{second}");
+    // The same turn goes on.
+    let sessions = served.get("/api/sessions").json();
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
+    // The next question has the whole conversation.
+    input.push(json!({"type": "item_reference", "id": second["output"][0]["id"]}));
+    input.push(json!({"role": "user", "content": "Thanks"}));
+    let third = respond(&served, &json!(input), None);
+    assert_eq!(third.status, 200, "{}", third.body);
+    assert_eq!(text(&third.json()), "Bye.", "{}", third.body);
+    let id = third.json()["id"].as_str().unwrap()["resp_".len()..][..32].to_owned();
+    let id = uuid::Uuid::try_parse(&id).unwrap().hyphenated();
+    let events = served.get(&format!("/api/sessions/{id}/events")).json();
+    let imported = &events["events"][0]["event"]["messages"];
+    assert_eq!(imported[1]["parts"][0]["text"], "Let me look.", "{events}");
+    assert_eq!(imported[1]["parts"][1]["name"], WEATHER, "{events}");
+    assert_eq!(imported[2]["role"], "tool", "{events}");
+    assert_eq!(imported[3]["parts"][0]["text"], "It rains.", "{events}");
+    let foreign = "tc_".to_owned() + &calls(&first)[0]["call_id"].as_str().unwrap()[3..] + "9";
+    let foreign = json!([{"type": "item_reference", "id": foreign.replacen("tc_", "fc_", 1)}]);
+    assert_eq!(respond(&served, &foreign, None).status, 404);
+}
+
+#[test]
+fn stored_response_with_one_call_at_a_time_is_continued() {
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let user = user(json!([
+        {"text": "Let me look.", "calls": [called("Oslo"), count, called("Rome")]},
+        {"text": "It rains."},
+    ]));
+    let served = Served::with(&user, &[&SCRIPTED[..], &["--preset", "sequential"]].concat());
+    let mut last = respond(&served, &json!("Does it rain?"), None).json();
+    let mut all = vec![last.clone()];
+    for _ in 0..2 {
+        let input = results(&calls(&last));
+        assert_eq!(input.as_array().unwrap().len(), 1, "{last}");
+        let next = respond(&served, &input, Some(&last["id"]));
+        assert_eq!(next.status, 200, "{}", next.body);
+        last = next.json();
+        all.push(last.clone());
+    }
+    assert_eq!(text(&last), "It rains.", "{last}");
+    for response in &all {
+        assert_eq!(read(&served, response)["output"], response["output"]);
+    }
+}
+
+#[test]
+fn answer_at_the_limit_of_steps_is_incomplete() {
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let user = user(json!([{"text": "Let me count.", "calls": [count]}, {"text": "Late."}]));
+    let served = Served::with(
+        &user,
+        &[&SCRIPTED[..], &["--max-steps", "1", "--preset", "sequential"]].concat(),
+    );
+    let response = respond(&served, &json!("Go"), None).json();
+    assert_eq!(response["status"], "incomplete", "{response}");
+    assert_eq!(response["incomplete_details"]["reason"], "max_output_tokens");
+    assert!(
+        text(&response).as_str().unwrap().starts_with("Let me count."),
+        "{response}"
+    );
+    for member in ["status", "output", "incomplete_details"] {
+        assert_eq!(read(&served, &response)[member], response[member], "{member}");
+    }
+    let messages = json!([{"role": "user", "content": "Go"}]);
+    let chat = served.post(
+        "/v1/chat/completions",
+        &json!({"model": "default", "messages": messages}),
+    );
+    assert_eq!(
+        chat.json()["choices"][0]["finish_reason"],
+        "length",
+        "{}",
+        chat.body
+    );
+}
+
+#[test]
+fn failed_response_has_its_output_so_far() {
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let user = user(
+        json!([{"text": "Let me count.", "calls": [count]}, {"text": "Then", "error": {"kind": "unauthorized"}}]),
+    );
+    let served = Served::start(&user);
+    let mut body = body(&json!("Go"), None);
+    body["stream"] = json!(true);
+    let stream = served.post("/v1/responses", &body).body;
+    let last = stream
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("data: "))
+        .unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    let response = &last["response"];
+    assert_eq!(last["type"], "response.failed", "{last}");
+    assert_eq!(text(response), "Let me count.\n\nThen", "{last}");
+    assert_eq!(response["output"][0]["status"], "incomplete", "{last}");
+    assert!(response["usage"].is_object(), "{last}");
+    let stored = read(&served, response);
+    for member in ["status", "output", "usage", "error"] {
+        assert_eq!(stored[member], response[member], "{member}");
+    }
+    let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
+    assert_eq!(served.get(&format!("{path}?stream=false")).status, 200);
+    let refused = served.get(&format!("{path}?stream=true"));
+    assert_eq!(
+        (refused.status, refused.json()["error"]["param"].as_str()),
+        (400, Some("stream"))
+    );
+}

@@ -120,8 +120,10 @@ pub(super) async fn waiting(
         beginning: Some(beginning),
     };
     if let Some(next) = stored.after(index) {
-        // A client that goes back to earlier results begins another turn with its messages.
-        if messages.len() > count {
+        // A client that goes back to earlier results begins another turn with its messages. Their calls alone say nothing more.
+        let own = calls_of(&begin.session, turn, &stored.parts[index]);
+        let mut before = messages[..messages.len() - count].iter();
+        if !before.all(|message| is_of(message, &own)) {
             return Ok(None);
         }
         begin.fork(server, next).await?;
@@ -317,19 +319,26 @@ fn input_of(
 
 /// Leaves out the calls of a response that its client sends back with their results.
 fn without_own(messages: Vec<Message>, id: &ResponseId, part: &Part) -> Vec<Message> {
-    let own = part.end.waiting.iter().map(|call| {
+    let own = calls_of(&id.session, id.turn, part);
+    let others = messages.into_iter().filter(|message| !is_of(message, &own));
+    others.collect()
+}
+
+/// Returns the identifiers of the calls with which a part ended.
+fn calls_of(session: &str, turn: u64, part: &Part) -> BTreeSet<String> {
+    let calls = part.end.waiting.iter().map(|call| {
         let id = CallId {
-            session: id.session.clone(),
-            turn: id.turn,
+            session: session.to_owned(),
+            turn,
             place: call.place,
         };
         id.to_string()
     });
-    let own: BTreeSet<String> = own.collect();
-    let is_own = |part: &MessagePart| matches!(part, MessagePart::Call(call) if own.contains(&call.id));
-    let is_other = |message: &Message| match message {
-        Message::Assistant { parts } => !parts.iter().all(is_own),
-        _ => true,
-    };
-    messages.into_iter().filter(is_other).collect()
+    calls.collect()
+}
+
+/// True for a message of the model with these calls alone.
+fn is_of(message: &Message, calls: &BTreeSet<String>) -> bool {
+    let is_known = |part: &MessagePart| matches!(part, MessagePart::Call(call) if calls.contains(&call.id));
+    matches!(message, Message::Assistant { parts } if parts.iter().all(is_known))
 }

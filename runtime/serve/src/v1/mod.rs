@@ -170,6 +170,10 @@ pub(crate) async fn respond(
         "/v1/chat/completions" | "/v1/responses" => Err(Failure::wrong_method(&["POST"])),
         path if is_get && path.starts_with("/v1/responses/") => {
             let id = path.strip_prefix("/v1/responses/").unwrap_or_default();
+            if crate::api::param(&call.query, "stream")?.is_some_and(|stream| stream != "false") {
+                let message = "`stream` is not supported: a stored response is read as a whole";
+                return Err(Failure::invalid(message).param("stream"));
+            }
             stored::respond(server, &call, id).await
         }
         path if path.starts_with("/v1/responses/") => Err(Failure::wrong_method(&["GET"])),
@@ -249,7 +253,9 @@ fn finish_reason(end: &TurnEnd) -> &'static str {
         return "tool_calls";
     }
     match &end.outcome {
-        Some(TurnOutcome::Budget { .. } | TurnOutcome::Deadline { .. }) => "length",
+        Some(TurnOutcome::Budget { .. } | TurnOutcome::Deadline { .. } | TurnOutcome::StepLimit { .. }) => {
+            "length"
+        }
         Some(TurnOutcome::Stopped { stop }) => match stop {
             StopReason::MaxTokens => "length",
             _ => "content_filter",
@@ -337,6 +343,10 @@ mod tests {
         );
         assert_eq!(
             of(TurnOutcome::Deadline { ms: 1 }),
+            ("length", Some("max_output_tokens"))
+        );
+        assert_eq!(
+            of(TurnOutcome::StepLimit { steps: 1 }),
             ("length", Some("max_output_tokens"))
         );
         assert_eq!(of(TurnOutcome::Completed), ("stop", None));

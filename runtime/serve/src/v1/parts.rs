@@ -134,7 +134,8 @@ impl StoredTurn {
 /// Call of the latest answer.
 struct Called {
     id: String,
-    is_over: bool,
+    /// True while it runs, or waits for an answer of the server's user.
+    is_in_progress: bool,
 }
 
 /// Reads the events of a turn.
@@ -150,7 +151,7 @@ struct Reader {
     is_stopped: bool,
     /// Text of the part, as its client had it, without lines of Toolcell.
     text: Text,
-    /// The latest text of the model in the turn.
+    /// The latest text of the model in the part.
     last: String,
     /// Tokens of the parts that are over.
     usage: Usage,
@@ -161,10 +162,17 @@ impl Reader {
         self.waiting.iter().any(|(known, _)| known == id)
     }
 
-    /// True if nothing is left to do without results of the client.
+    /// True if a call waits for its result, and none is in progress. Later calls of the answer have not begun if there is one at a
+    /// time.
     fn is_paused(&self) -> bool {
         let mut calls = self.calls.iter();
-        !self.waiting.is_empty() && calls.all(|call| call.is_over || self.is_waiting(&call.id))
+        !self.waiting.is_empty() && calls.all(|call| !call.is_in_progress)
+    }
+
+    fn set_in_progress(&mut self, id: &str, is_in_progress: bool) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.id == id) {
+            call.is_in_progress = is_in_progress;
+        }
     }
 
     fn read(&mut self, event: Event, seq: u64) {
@@ -186,17 +194,15 @@ impl Reader {
                 self.text.end_paragraph();
             }
             Event::StepFinished { message, usage, .. } => {
-                let text = message.text();
-                self.text.push(&text);
-                if !text.is_empty() {
-                    self.last = text;
-                }
-                self.part.end.usage.add(usage.unwrap_or_default());
+                self.said(message.text(), usage);
                 let of_step = message.calls().map(|call| Called {
                     id: call.id.clone(),
-                    is_over: false,
+                    is_in_progress: false,
                 });
                 self.calls = of_step.collect();
+            }
+            Event::StepInterrupted { message, usage, .. } => {
+                self.said(message.map(|message| message.text()).unwrap_or_default(), usage);
             }
             Event::ApprovalRequested {
                 id,
@@ -218,12 +224,15 @@ impl Reader {
                 self.waiting.push((id, call));
                 self.note_pause(seq);
             }
-            Event::ApprovalDecided { id, .. } => self.waiting.retain(|(known, _)| *known != id),
+            Event::ApprovalRequested { id, .. } => self.set_in_progress(&id, true),
+            Event::ApprovalDecided { id, .. } => {
+                self.waiting.retain(|(known, _)| *known != id);
+                self.set_in_progress(&id, true);
+            }
+            Event::CallStarted { id, .. } => self.set_in_progress(&id, true),
             Event::CallFinished { id, .. } => {
                 self.waiting.retain(|(known, _)| *known != id);
-                if let Some(call) = self.calls.iter_mut().find(|call| call.id == id) {
-                    call.is_over = true;
-                }
+                self.set_in_progress(&id, false);
                 self.note_pause(seq);
             }
             Event::TurnFinished {
@@ -239,7 +248,7 @@ impl Reader {
                     // By a schema: its client had nothing else.
                     self.text = Text::default();
                     self.text.push(text.trim());
-                } else if text != self.last {
+                } else if text != self.last && TurnEnd::has_text(&outcome) {
                     self.text.paragraph(&text);
                 }
                 let end = &mut self.part.end;
@@ -251,6 +260,14 @@ impl Reader {
         }
     }
 
+    fn said(&mut self, text: String, usage: Option<Usage>) {
+        self.text.push(&text);
+        if !text.is_empty() {
+            self.last = text;
+        }
+        self.part.end.usage.add(usage.unwrap_or_default());
+    }
+
     fn note_pause(&mut self, seq: u64) {
         if self.is_paused() {
             self.part.until = seq;
@@ -259,6 +276,7 @@ impl Reader {
 
     fn next_part(&mut self, at: u64) {
         self.usage.add(self.part.end.usage);
+        self.last.clear();
         let next = Part {
             from: self.part.until,
             at,
@@ -433,6 +451,23 @@ mod tests {
     }
 
     #[test]
+    fn turn_pauses_before_calls_that_have_not_begun() {
+        let one_at_a_time = turn(vec![
+            step(1, &["c1", "s1", "c2"]),
+            asked("c1"),
+            decided("c1"),
+            started("c1"),
+            over("c1"),
+            started("s1"),
+            over("s1"),
+            asked("c2"),
+        ]);
+        assert_eq!(parts(&one_at_a_time), [(0, vec!["c1"]), (3, vec!["c2"])]);
+        let running = turn(vec![step(1, &["c1", "s1"]), asked("c1"), started("s1")]);
+        assert_eq!(parts(&running), [(0, vec![])]);
+    }
+
+    #[test]
     fn approved_call_of_the_server_begins_no_part() {
         let beside = turn(vec![
             step(1, &["c1", "s1"]),
@@ -512,11 +547,11 @@ mod tests {
                 },
             ]
         };
-        let texts = |last: [Event; 2]| {
+        let texts = |first: &str, last: [Event; 2]| {
             let mut events = Vec::new();
             events.extend(said(1, "a", Some("s1")));
             events.extend([started("s1"), over("s1")]);
-            events.extend(said(2, "b", Some("c1")));
+            events.extend(said(2, first, Some("c1")));
             events.extend([asked("c1"), decided("c1"), started("c1"), over("c1")]);
             events.extend(last);
             events.push(end(TurnOutcome::Completed));
@@ -525,8 +560,10 @@ mod tests {
             parts.map(|part| part.end.text).collect::<Vec<_>>()
         };
         // The text of the end is `end`.
-        assert_eq!(texts(said(3, "end", None)), ["a\n\nb", "end"]);
-        assert_eq!(texts(said(3, "", None)), ["a\n\nb", "end"]);
-        assert_eq!(texts(said(3, "c", None)), ["a\n\nb", "c\n\nend"]);
+        assert_eq!(texts("b", said(3, "end", None)), ["a\n\nb", "end"]);
+        assert_eq!(texts("b", said(3, "", None)), ["a\n\nb", "end"]);
+        assert_eq!(texts("b", said(3, "c", None)), ["a\n\nb", "c\n\nend"]);
+        // What an earlier part said is not in this one.
+        assert_eq!(texts("end", said(3, "", None)), ["a\n\nend", "end"]);
     }
 }

@@ -16,18 +16,21 @@ pub(super) struct ResponseId {
 
 impl fmt::Display for ResponseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "resp_{}_{}", self.session.replace('-', ""), self.turn)?;
-        match self.at == self.turn {
-            true => Ok(()),
-            false => write!(f, "_{}", self.at),
-        }
+        write!(f, "resp_{}", self.place())
     }
 }
 
 impl ResponseId {
-    /// Parses an identifier; `None` for one that is not from here.
-    pub(super) fn parse(id: &str) -> Option<Self> {
-        let (session, numbers) = id.strip_prefix("resp_")?.split_once('_')?;
+    fn place(&self) -> String {
+        let place = format!("{}_{}", self.session.replace('-', ""), self.turn);
+        match self.at == self.turn {
+            true => place,
+            false => format!("{place}_{}", self.at),
+        }
+    }
+
+    fn of_place(place: &str) -> Option<Self> {
+        let (session, numbers) = place.split_once('_')?;
         let (turn, at) = match numbers.split_once('_') {
             Some((turn, at)) => (turn.parse().ok()?, at.parse().ok()?),
             None => (numbers.parse().ok()?, numbers.parse().ok()?),
@@ -37,6 +40,21 @@ impl ResponseId {
             turn,
             at,
         })
+    }
+
+    /// Parses an identifier; `None` for one that is not from here.
+    pub(super) fn parse(id: &str) -> Option<Self> {
+        Self::of_place(id.strip_prefix("resp_")?)
+    }
+
+    /// Returns the identifier of the message of the response.
+    pub(super) fn message(&self) -> String {
+        format!("msg_{}", self.place())
+    }
+
+    /// Finds the response of a message; `None` for one that is not from here.
+    pub(super) fn of_message(id: &str) -> Option<Self> {
+        Self::of_place(id.strip_prefix("msg_")?)
     }
 }
 
@@ -54,7 +72,10 @@ mod tests {
                 at,
             };
             let text = id.to_string();
-            assert!(text.len() <= 64, "{text}");
+            let message = id.message();
+            assert!(text.len() <= 64 && message.len() <= 64, "{text} {message}");
+            assert_eq!(ResponseId::parse(&message), None);
+            assert_eq!(ResponseId::of_message(&message), Some(id.clone()));
             assert_eq!(ResponseId::parse(&text), Some(id));
         }
         for foreign in [

@@ -70,20 +70,38 @@ impl Stream {
         self.push("response.output_text.delta", event);
     }
 
+    /// Ends the message, which is the first item.
+    fn end_of_text(&mut self, item: &Value) {
+        let event = self.of_text(json!({"text": self.text, "logprobs": []}));
+        self.push("response.output_text.done", event);
+        let event = self.of_text(json!({ "part": item["content"][0] }));
+        self.push("response.content_part.done", event);
+        self.end_of_item(0, item);
+    }
+
+    fn end_of_item(&mut self, index: usize, item: &Value) {
+        let event = json!({"output_index": index, "item": item});
+        self.push("response.output_item.done", event);
+    }
+
     pub(super) fn end(&mut self, v1: &V1, end: Result<TurnEnd, Failure>) {
         self.is_over = true;
-        let end = match end {
-            Ok(end) => match failure_of(&end) {
-                None => Ok(end),
-                Some(failure) => Err(failure),
-            },
-            Err(failure) => Err(failure),
+        let (end, failure) = match end {
+            Ok(end) => {
+                let failure = failure_of(&end);
+                (Some(end), failure)
+            }
+            Err(failure) => (None, Some(failure)),
         };
-        let end = match end {
-            Ok(end) => end,
-            Err(failure) => {
-                let mut response = self.answer.whole("failed", &[], None);
-                response["error"] = response_error(&failure);
+        let end = match (end, failure) {
+            (Some(end), None) => end,
+            (end, failure) => {
+                let output = self.answer.cut_off(&self.text);
+                if let [item] = output.as_slice() {
+                    self.end_of_text(item);
+                }
+                let mut response = self.answer.whole("failed", &output, end.as_ref());
+                response["error"] = failure.as_ref().map_or(Value::Null, response_error);
                 return self.push("response.failed", json!({ "response": response }));
             }
         };
@@ -94,10 +112,7 @@ impl Stream {
                 if text.is_empty() {
                     self.open();
                 }
-                let event = self.of_text(json!({"text": text, "logprobs": []}));
-                self.push("response.output_text.done", event);
-                let event = self.of_text(json!({ "part": item["content"][0] }));
-                self.push("response.content_part.done", event);
+                self.end_of_text(item);
             } else {
                 let mut begun = item.clone();
                 begun["arguments"] = json!("");
@@ -114,11 +129,8 @@ impl Stream {
                 done["arguments"] = item["arguments"].clone();
                 done["name"] = item["name"].clone();
                 self.push("response.function_call_arguments.done", done);
+                self.end_of_item(index, item);
             }
-            self.push(
-                "response.output_item.done",
-                json!({"output_index": index, "item": item}),
-            );
         }
         let response = self.answer.ended(&output, &end);
         let kind = match response["status"] == "incomplete" {

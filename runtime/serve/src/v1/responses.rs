@@ -232,13 +232,14 @@ pub(super) async fn respond(
     let form = Form::of(request.answer.is_some(), wanted.toolcell);
     let feed = Feed::new(form, begin.beginning);
     run(server, call, request, feed.clone(), cancel, begin.is_new);
+    let id = ResponseId {
+        session: begin.session,
+        turn: begin.events,
+        at: begin.at,
+    };
     let answer = Answer {
-        message: references::message_id(&begin.session, begin.at),
-        id: ResponseId {
-            session: begin.session,
-            turn: begin.events,
-            at: begin.at,
-        },
+        message: id.message(),
+        id,
         owner: call.caller.owner.clone(),
         is_stored,
         created: seconds(),
@@ -274,7 +275,7 @@ impl Answer {
     /// Creates the answer to a request that was stored, of which only the model is known.
     pub(super) fn of_store(id: ResponseId, owner: &str, model: String, created: u64) -> Self {
         Self {
-            message: references::message_id(&id.session, id.at),
+            message: id.message(),
             id,
             owner: owner.to_owned(),
             is_stored: true,
@@ -288,8 +289,8 @@ impl Answer {
 
     pub(super) fn said(&self, text: &str, status: &str) -> Value {
         let content = match status {
-            "completed" => json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]),
-            _ => json!([]),
+            "in_progress" => json!([]),
+            _ => json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]),
         };
         json!({"id": self.message, "type": "message", "role": "assistant", "status": status, "content": content})
     }
@@ -320,6 +321,14 @@ impl Answer {
             }));
         }
         output
+    }
+
+    /// Returns the items of an answer that was cut off.
+    pub(super) fn cut_off(&self, text: &str) -> Vec<Value> {
+        match text.is_empty() {
+            true => Vec::new(),
+            false => vec![self.said(text, "incomplete")],
+        }
     }
 
     pub(super) fn whole(&self, status: &str, output: &[Value], end: Option<&TurnEnd>) -> Value {

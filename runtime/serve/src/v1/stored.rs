@@ -37,8 +37,10 @@ pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Re
     let status = match &failure {
         Some(_) => "failed",
         None if is_cancelled => "incomplete",
-        None if part.is_finished || part.is_paused() => "completed",
+        None if part.is_finished => "completed",
+        // Calls of the server can begin after one of the client waits.
         None if !is_over && is_running() => "in_progress",
+        None if part.is_paused() => "completed",
         None => "incomplete",
     };
     let model = info.agent.unwrap_or_else(|| "default".into());
@@ -48,7 +50,8 @@ pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Re
             let output = answer.output(&server.v1, &part.end.text, &part.end);
             answer.ended(&output, &part.end)
         }
-        status => answer.whole(status, &[], Some(&part.end)),
+        "in_progress" => answer.whole(status, &[], Some(&part.end)),
+        status => answer.whole(status, &answer.cut_off(&part.end.text), Some(&part.end)),
     };
     if status == "incomplete" {
         response["incomplete_details"] = json!({ "reason": INTERRUPTED });

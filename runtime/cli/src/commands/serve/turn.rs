@@ -10,9 +10,7 @@ use toolcell_agent::{AgentBuilder, ApprovalCause, ApprovalRequest, Approver, Dec
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::{Prices, Usage};
 use toolcell_core::tool::{CallContext, Hints, ToolName};
-use toolcell_core::{
-    BoxFuture, CallResult, Event, EventSink, Message, Schema, Tool, ToolCall, ToolError, ToolSpec,
-};
+use toolcell_core::{BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec};
 use toolcell_serve::{Asker, CallPlace, ClientCall, ClientTool, Refusal, Start, TurnEnd};
 use toolcell_store::LogFiles;
 
@@ -327,14 +325,6 @@ fn turn_usage(session: &Session) -> Usage {
         .unwrap_or_default()
 }
 
-/// True if an answer of the model in the last turn was this text.
-fn is_said(session: &Session, text: &str) -> bool {
-    let messages = session.state().messages.iter().rev();
-    messages
-        .take_while(|message| !matches!(***message, Message::User { .. }))
-        .any(|message| matches!(**message, Message::Assistant { .. }) && message.text() == text)
-}
-
 /// Returns the tokens of a turn after those before a pause.
 fn since(before: Usage, all: Usage) -> Usage {
     Usage {
@@ -359,7 +349,20 @@ pub(super) async fn run(
 ) -> TurnEnd {
     let (meter, stop) = (Arc::new(meter), cancel.clone());
     let of_events = meter.clone();
+    let last = Arc::new(Mutex::new(String::new()));
+    let said = last.clone();
     let both = move |event: &Event| {
+        if let Event::StepFinished { message, .. }
+        | Event::StepInterrupted {
+            message: Some(message),
+            ..
+        } = event
+        {
+            let text = message.text();
+            if !text.is_empty() {
+                *said.lock().unwrap_or_else(PoisonError::into_inner) = text;
+            }
+        }
         sink.event(event);
         if !of_events.event(event) {
             stop.cancel();
@@ -383,7 +386,9 @@ pub(super) async fn run(
     };
     let limit =
         (is_used_up && report.outcome == TurnOutcome::Cancelled).then(|| ledger::used_up(ledger::now()));
-    let text = match is_said(&session, &report.text) {
+    // The client has the last text of the model; the end can have another one, such as that of a control tool.
+    let is_said = *last.lock().unwrap_or_else(PoisonError::into_inner) == report.text;
+    let text = match is_said || !TurnEnd::has_text(&report.outcome) {
         true => String::new(),
         false => report.text,
     };
