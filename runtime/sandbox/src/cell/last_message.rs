@@ -24,7 +24,7 @@ const TRACEBACK: &str = "Traceback (most recent call last):";
 const PANIC: &str = "thread '";
 
 /// Beginnings of the lines after the message of a panic.
-const AFTER_PANIC: [&str; 2] = ["note: run with `RUST_BACKTRACE", "stack backtrace:"];
+const AFTER_PANIC: [&str; 2] = ["note: run with ", "stack backtrace:"];
 
 /// What tells that a text is the message of a crash. A later text replaces one of its own kind, or of those before it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
