@@ -122,8 +122,7 @@ mod tests {
             let (of_text, of_value) = (memory_of_text(&text), VALUE + memory_of(&value));
             assert!(
                 of_value <= of_text && of_text < 4 * of_value,
-                "{of_value} {of_text} {:.40}",
-                text
+                "{of_value} {of_text} {text:.40}"
             );
         }
     }
