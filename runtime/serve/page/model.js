@@ -3,6 +3,7 @@
 // Live events and events of the journal take the same path, so that a reload shows the same as the stream did.
 
 const MAX_LOG_LINES = 500;
+const CUT_OFF = ["awaiting_approval", "cancelled", "aborted", "failing", "provider_failed", "host_failed"];
 const ENDED = ["done", "failed", "refused", "cancelled"];
 
 export class Session {
@@ -215,7 +216,10 @@ const HANDLERS = {
   },
   flow_changed(session, event) { session.flow = event.flow; },
   plan_updated(session, event) { session.plan = event.plan; },
-  turn_undone(session) { session.note("info", "the last turn was undone"); },
+  turn_undone(session) {
+    session.outcome = null;
+    session.note("info", "the last turn was undone");
+  },
   compacted(session, event) { session.note("info", `${event.removed} older messages were replaced by a summary`); },
   summary_failed(session, event) { session.note("warning", "the conversation could not be summarised:", event.reason); },
   results_pruned(session, event) {
@@ -231,9 +235,11 @@ const HANDLERS = {
     if (denials) session.note("warning", "a hook was denied access:", event.hook);
   },
   turn_finished(session, event, at) {
-    const streamed = session.items.some((item) => item.kind === "answer" && item.turn === session.turn);
-    if (event.text && !streamed) session.add("answer", { text: event.text, done: true });
     session.endStream();
+    // The end of a turn can say more than the model did, such as a question; that of one that was cut off repeats what it said.
+    const last = session.items.findLast((item) => item.kind === "answer" && item.turn === session.turn);
+    const isNew = !last || (last.text !== event.text && !CUT_OFF.includes(event.outcome?.outcome));
+    if (event.text && isNew) session.add("answer", { text: event.text, done: true });
     session.running = false;
     session.outcome = event.outcome;
     const usage = event.usage || {};

@@ -82,10 +82,10 @@ impl MessagesDecoder {
                 text.push_str(field("thinking"));
                 answer.reasoning(field("thinking"));
             }
-            ("signature_delta", Some(Block::Thinking { signature, .. })) => {
-                if answer.keeps(field("signature").len()) {
-                    signature.push_str(field("signature"));
-                }
+            ("signature_delta", Some(Block::Thinking { signature, .. }))
+                if answer.keeps(field("signature").len()) =>
+            {
+                signature.push_str(field("signature"));
             }
             ("input_json_delta", Some(Block::Call(position))) => {
                 answer.arguments(*position, field("partial_json"));

@@ -90,8 +90,10 @@ export class Composer {
     }
   }
 
-  async take(files, event) {
-    if (!files?.length) return;
+  async take(list, event) {
+    // The list of an input or of an event changes while files are read.
+    const files = [...(list || [])];
+    if (!files.length) return;
     event?.preventDefault();
     const most = this.limits.attachment_bytes || 10 << 20;
     for (const file of files) {
