@@ -170,11 +170,11 @@ impl Call {
             return print_line(
                 console,
                 &Printed {
-                    tool: tool.spec().name.as_str(),
                     content,
-                    structured: &result.structured,
                     error: result.error.as_ref().map(error_object),
                     receipt: &result.receipt,
+                    structured: &result.structured,
+                    tool: tool.spec().name.as_str(),
                 },
             );
         }
@@ -200,11 +200,11 @@ impl Call {
 /// Result as it is printed. Large values are not copied for it.
 #[derive(Serialize)]
 struct Printed<'a> {
-    tool: &'a str,
     content: &'a [Content],
-    structured: &'a Option<Value>,
     error: Option<Value>,
     receipt: &'a Option<Receipt>,
+    structured: &'a Option<Value>,
+    tool: &'a str,
 }
 
 /// Returns the JSON object that `NAME=VALUE` stands for, or `None` if a text has another form.
