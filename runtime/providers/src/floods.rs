@@ -135,7 +135,7 @@ fn every_string_of_chat_completions_counts() {
 #[test]
 fn every_string_of_responses_counts() {
     let item = |kind: &str, item: Value| json!({"type": format!("response.output_item.{kind}"), "output_index": ROUND, "item": item});
-    let delta = |kind: &str| json!({"type": format!("response.{kind}.delta"), "output_index": ROUND, "item_id": "fc_#", "delta": "a"});
+    let delta = |kind: &str| json!({"type": format!("response.{kind}.delta"), "output_index": ROUND, "item_id": "of_gateway_#", "delta": "a"});
     let call = |arguments: &str| json!({"type": "function_call", "id": "fc_#", "call_id": "call_#", "name": "f", "arguments": arguments});
     let events = [
         item("added", call("")),
