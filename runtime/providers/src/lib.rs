@@ -25,6 +25,8 @@ mod emit;
 mod error;
 mod failover;
 mod fallback_text;
+#[cfg(test)]
+mod floods;
 mod framing;
 #[cfg(test)]
 mod fuzz;

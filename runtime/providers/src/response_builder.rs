@@ -16,7 +16,7 @@ use toolcell_core::{Blob, Message, Part, ProviderError, Redactor};
 use crate::http::{FailedAttempt, bounded};
 use crate::schema::Strict;
 
-/// Maximum size of an answer, in bytes of text, reasoning, arguments and opaque provider data. The longest answers of
+/// Maximum size of an answer, in bytes of text, reasoning, names, identifiers, arguments and opaque provider data. The longest answers of
 /// models have about 130,000 tokens, which is less than a megabyte.
 pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -24,7 +24,14 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 const VALUE: usize = 64;
 
 /// Maximum number of calls in one answer. The largest parallel batches of real models have some dozens.
-const MAX_CALLS: usize = 1024;
+pub(crate) const MAX_CALLS: usize = 1024;
+
+/// Maximum length of the name of a call, in bytes. Services allow names of tools of at most 128 characters.
+const MAX_NAME_BYTES: usize = 256;
+
+/// Maximum length of the identifier of a call, in bytes. Those of services have less than 100; some gateways append
+/// opaque data of a service, which have some kilobytes.
+const MAX_ID_BYTES: usize = 64 << 10;
 
 /// Maximum size of a file in an answer, in bytes: that of one in a result of a tool. Pictures of models have about two
 /// megabytes.
@@ -34,7 +41,20 @@ const MAX_FILE_BYTES: usize = 4 << 20;
 /// such as `0` or `call_1`, which restart with every answer.
 const MIN_ID_BYTES: usize = 9;
 
-/// Response that is being decoded.
+/// Limit that an answer exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Excess {
+    #[error("the answer exceeds {MAX_ANSWER_BYTES} bytes")]
+    Bytes,
+    #[error("the answer exceeds {MAX_CALLS} calls")]
+    Calls,
+    #[error("the name of a call in the answer exceeds {MAX_NAME_BYTES} bytes")]
+    Name,
+    #[error("the identifier of a call in the answer exceeds {MAX_ID_BYTES} bytes")]
+    Id,
+}
+
+/// Response that is being decoded. Beyond a limit nothing more is added: a single event can exceed it by far.
 pub(crate) struct ResponseBuilder {
     provider: String,
     parts: Vec<Part>,
@@ -45,6 +65,7 @@ pub(crate) struct ResponseBuilder {
     deltas: Vec<Delta>,
     ids: HashSet<String>,
     bytes: usize,
+    excess: Option<Excess>,
     redactor: Redactor,
     /// Redactor of the current text or reasoning.
     stream: Redaction,
@@ -73,6 +94,7 @@ impl ResponseBuilder {
             deltas: Vec::new(),
             ids,
             bytes: 0,
+            excess: None,
             stream: redactor.live_stream(),
             redactor,
             is_reasoning: false,
@@ -105,10 +127,9 @@ impl ResponseBuilder {
     }
 
     fn more(&mut self, more: &str, is_reasoning: bool) {
-        if more.is_empty() {
+        if more.is_empty() || !self.keeps(more.len()) {
             return;
         }
-        self.bytes += more.len();
         if is_reasoning != self.is_reasoning {
             self.flush();
             self.is_reasoning = is_reasoning;
@@ -156,7 +177,9 @@ impl ResponseBuilder {
             ));
         } else {
             let data = blob.data;
-            self.bytes += data.len();
+            if !self.keeps(data.len() + size(&opaque)) {
+                return;
+            }
             self.open(Part::File {
                 blob: Blob { media_type, data },
                 opaque,
@@ -169,7 +192,9 @@ impl ResponseBuilder {
     /// afterwards.
     pub(crate) fn text_opaque(&mut self, value: Value) {
         self.flush();
-        self.bytes += size(&value);
+        if !self.keeps(size(&value)) {
+            return;
+        }
         match self.parts.last_mut() {
             Some(Part::Text { opaque, .. }) if !self.closed => *opaque = value,
             _ => self.open(Part::Text {
@@ -186,15 +211,17 @@ impl ResponseBuilder {
             self.flush();
             self.is_reasoning = true;
         }
-        self.bytes += size(&value);
+        // Some decoders set it again for each delta.
+        let replaced = match self.parts.last() {
+            Some(Part::Reasoning { opaque, .. }) if !self.closed && !opaque.is_null() => size(opaque),
+            _ => 0,
+        };
+        self.bytes = self.bytes.saturating_sub(replaced);
+        if !self.keeps(size(&value)) {
+            return;
+        }
         match self.parts.last_mut() {
-            Some(Part::Reasoning { opaque, .. }) if !self.closed => {
-                // Some decoders set it again for each delta.
-                if !opaque.is_null() {
-                    self.bytes -= size(opaque);
-                }
-                *opaque = value;
-            }
+            Some(Part::Reasoning { opaque, .. }) if !self.closed => *opaque = value,
             _ => self.open(Part::Reasoning {
                 text: String::new(),
                 opaque: value,
@@ -202,9 +229,18 @@ impl ResponseBuilder {
         }
     }
 
-    /// Counts data that a decoder stores until the end of the answer: its memory, in bytes.
-    pub(crate) fn keeps(&mut self, bytes: usize) {
-        self.bytes += bytes;
+    /// Counts data that this builder or a decoder stores until the end of the answer: its memory, in bytes. Returns
+    /// `false` if the answer exceeds a limit; the data must not be stored.
+    pub(crate) fn keeps(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MAX_ANSWER_BYTES {
+            self.exceeds(Excess::Bytes);
+        }
+        self.excess.is_none()
+    }
+
+    fn exceeds(&mut self, limit: Excess) {
+        self.excess.get_or_insert(limit);
     }
 
     /// A number that grows with every delta of the answer.
@@ -229,11 +265,17 @@ impl ResponseBuilder {
             self.calls.iter_mut().for_each(|at| *at += 1);
         }
         let mut first = Some(first);
+        // The decoder has counted the first one.
+        let mut more = 0;
         for part in &mut self.parts {
             if let Part::Reasoning { opaque, .. } = part {
-                *opaque = first.take().unwrap_or_else(|| each.clone());
+                *opaque = first.take().unwrap_or_else(|| {
+                    more += size(each);
+                    each.clone()
+                });
             }
         }
+        self.keeps(more);
     }
 
     /// Completes the current part, so that the next text is a part of its own. Held-back text is emitted.
@@ -244,17 +286,28 @@ impl ResponseBuilder {
     fn open(&mut self, part: Part) {
         // Of the first one only the content counts: one text may have the whole size of an answer.
         if !self.parts.is_empty() {
-            self.bytes += size_of::<Part>();
+            self.keeps(size_of::<Part>());
         }
         self.closed = false;
         self.parts.push(part);
     }
 
-    /// Starts a call; returns its index among the calls. `id` is the provider's identifier, if there is one.
-    pub(crate) fn call(&mut self, id: Option<&str>, name: &str) -> usize {
+    /// Starts a call; returns its index among the calls, or `None` beyond a limit. `id` is the provider's identifier,
+    /// if there is one.
+    pub(crate) fn call(&mut self, id: Option<&str>, name: &str) -> Option<usize> {
         self.flush();
         let index = self.calls.len();
-        self.bytes += name.len();
+        let id_bytes = id.map_or(0, str::len);
+        match () {
+            () if index >= MAX_CALLS => self.exceeds(Excess::Calls),
+            () if name.len() > MAX_NAME_BYTES => self.exceeds(Excess::Name),
+            () if id_bytes > MAX_ID_BYTES => self.exceeds(Excess::Id),
+            () => {}
+        }
+        // The identifier is stored twice.
+        if !self.keeps(name.len() + 2 * id_bytes) {
+            return None;
+        }
         let name = self.redactor.text(name).into_owned();
         let id = self.unique_id(id);
         self.calls.push(self.parts.len());
@@ -266,15 +319,40 @@ impl ResponseBuilder {
             opaque: Value::Null,
         }));
         self.deltas.push(Delta::CallStarted { index, name });
-        index
+        Some(index)
+    }
+
+    /// Appends to the name of a call whose arguments have not begun. A name arrives once, repeated in every delta, or in
+    /// fragments.
+    pub(crate) fn name(&mut self, index: usize, more: &str) {
+        let Some(call) = self.call_at(index) else { return };
+        if call.name == more || !call.arguments.is_empty() {
+            return;
+        }
+        if call.name.len() + more.len() > MAX_NAME_BYTES {
+            self.exceeds(Excess::Name);
+        }
+        if self.keeps(more.len())
+            && let Some(call) = self.call_mut(index)
+        {
+            call.name.push_str(more);
+        }
+    }
+
+    /// Sets opaque data of a call.
+    pub(crate) fn call_opaque(&mut self, index: usize, value: Value) {
+        if self.keeps(size(&value))
+            && let Some(call) = self.call_mut(index)
+        {
+            call.opaque = value;
+        }
     }
 
     /// Appends to a call's arguments.
     pub(crate) fn arguments(&mut self, index: usize, fragment: &str) {
-        if fragment.is_empty() {
+        if fragment.is_empty() || !self.keeps(fragment.len()) {
             return;
         }
-        self.bytes += fragment.len();
         if let Some(stream) = self.arguments.get_mut(index) {
             let known = stream.push(fragment.as_bytes()).into_owned();
             self.add_arguments(index, known);
@@ -287,16 +365,22 @@ impl ResponseBuilder {
             // Held-back text is part of the full arguments.
             *stream = self.redactor.live_stream();
         }
-        let whole = self.redactor.text(whole).into_owned();
+        let whole = self.redactor.text(whole);
         let Some(call) = self.call_at(index) else { return };
         match whole.strip_prefix(call.arguments.as_str()) {
             Some(rest) => {
-                let rest = rest.as_bytes().to_vec();
-                self.bytes += rest.len();
-                self.add_arguments(index, rest);
+                if self.keeps(rest.len()) {
+                    self.add_arguments(index, rest.as_bytes().to_vec());
+                }
             }
             // The full arguments take precedence over their deltas.
-            None => call.arguments = whole,
+            None => {
+                if self.keeps(whole.len())
+                    && let Some(call) = self.call_mut(index)
+                {
+                    call.arguments = whole.into_owned();
+                }
+            }
         }
     }
 
@@ -312,14 +396,22 @@ impl ResponseBuilder {
             return;
         }
         let fragment = into_text(more);
-        if let Some(call) = self.call_at(index) {
+        if let Some(call) = self.call_mut(index) {
             call.arguments.push_str(&fragment);
             self.deltas.push(Delta::CallArguments { index, fragment });
         }
     }
 
-    /// Returns the call at an index, to read it or to set opaque data.
-    pub(crate) fn call_at(&mut self, index: usize) -> Option<&mut CallRequest> {
+    /// Returns the call at an index.
+    pub(crate) fn call_at(&self, index: usize) -> Option<&CallRequest> {
+        match self.parts.get(*self.calls.get(index)?) {
+            Some(Part::Call(call)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Private: whatever is stored must be counted.
+    fn call_mut(&mut self, index: usize) -> Option<&mut CallRequest> {
         match self.parts.get_mut(*self.calls.get(index)?) {
             Some(Part::Call(call)) => Some(call),
             _ => None,
@@ -338,20 +430,13 @@ impl ResponseBuilder {
 
     /// Checks that the answer is within the size limits.
     pub(crate) fn check_size(&self) -> Result<(), FailedAttempt> {
-        let refused = |what: String| {
+        self.excess.map_or(Ok(()), |limit| {
             Err(FailedAttempt::fatal(ProviderError::new(
                 &self.provider,
                 ProviderErrorKind::Protocol,
-                what,
+                limit.to_string(),
             )))
-        };
-        if self.bytes > MAX_ANSWER_BYTES {
-            return refused(format!("the answer exceeds {MAX_ANSWER_BYTES} bytes"));
-        }
-        if self.calls.len() > MAX_CALLS {
-            return refused(format!("the answer exceeds {MAX_CALLS} calls"));
-        }
-        Ok(())
+        })
     }
 
     /// Tells the provider's own reason for an answer that it or the model refused.
@@ -388,7 +473,7 @@ impl ResponseBuilder {
             }
         }
         let stop = match stop {
-            StopReason::Other(words) => StopReason::Other(self.redactor.text(&words).into_owned()),
+            StopReason::Other(words) => StopReason::Other(bounded(&self.redactor.text(&words))),
             other => other,
         };
         if !self.redactor.is_empty() {
@@ -551,7 +636,7 @@ mod tests {
         answer.reasoning("ing");
         answer.text("a");
         answer.text("b");
-        let call = answer.call(Some("call_abcdef"), "f");
+        let call = answer.call(Some("call_abcdef"), "f").unwrap();
         answer.text("c");
         answer.arguments(call, "{}");
         assert_eq!(
@@ -611,7 +696,7 @@ mod tests {
     #[test]
     fn opaque_data_of_reasoning_is_assigned_to_its_parts() {
         let mut answer = answer();
-        let call = answer.call(None, "f");
+        let call = answer.call(None, "f").unwrap();
         answer.all_reasoning_opaque(1.into(), &2.into());
         answer.arguments(call, "{}");
         answer.reasoning("later");
@@ -638,9 +723,9 @@ mod tests {
             ("", StopReason::Complete, true),
         ] {
             let mut answer = answer();
-            let first = answer.call(None, "first");
+            let first = answer.call(None, "first").unwrap();
             answer.arguments(first, "{}");
-            let last = answer.call(None, "last");
+            let last = answer.call(None, "last").unwrap();
             answer.arguments(last, arguments);
             let parts = answer.complete(stop.clone(), None).parts;
             assert_eq!(parts.len(), if kept { 2 } else { 1 }, "{arguments} {stop:?}");
@@ -651,10 +736,48 @@ mod tests {
     fn calls_beyond_the_limit_are_refused() {
         let mut answer = answer();
         for _ in 0..MAX_CALLS {
-            answer.call(None, "f");
+            assert!(answer.call(None, "f").is_some());
         }
         assert!(answer.check_size().is_ok());
-        answer.call(None, "f");
+        assert_eq!(answer.call(None, "f"), None);
         assert!(answer.check_size().is_err());
+    }
+
+    #[test]
+    fn names_and_identifiers_of_calls_have_limits() {
+        let refused = |answer: &ResponseBuilder| answer.check_size().err().map(|e| e.error.message);
+        for (name, id, limit) in [
+            (MAX_NAME_BYTES, MAX_ID_BYTES, None),
+            (MAX_NAME_BYTES + 1, 1, Some(Excess::Name)),
+            (1, MAX_ID_BYTES + 1, Some(Excess::Id)),
+        ] {
+            let mut answer = answer();
+            answer.call(Some(&"i".repeat(id)), &"n".repeat(name));
+            assert_eq!(refused(&answer), limit.map(|limit| limit.to_string()));
+        }
+        let mut answer = answer();
+        let call = answer.call(None, "n").unwrap();
+        answer.name(call, &"m".repeat(MAX_NAME_BYTES - 1));
+        assert_eq!(refused(&answer), None);
+        answer.name(call, "m");
+        assert_eq!(refused(&answer), Some(Excess::Name.to_string()));
+        assert_eq!(answer.call_at(call).unwrap().name.len(), MAX_NAME_BYTES);
+    }
+
+    #[test]
+    fn nothing_is_added_beyond_a_limit() {
+        let mut answer = answer();
+        let call = answer.call(None, "f").unwrap();
+        let full = "x".repeat(MAX_ANSWER_BYTES);
+        answer.text(&full);
+        answer.take_deltas();
+        answer.text("x");
+        answer.reasoning("x");
+        answer.arguments(call, "{}");
+        answer.whole_arguments(call, "{}");
+        answer.call_opaque(call, json!({}));
+        assert_eq!(answer.call(None, "f"), None);
+        assert!(answer.take_deltas().is_empty());
+        assert_eq!((answer.parts.len(), answer.calls_len()), (1, 1));
     }
 }

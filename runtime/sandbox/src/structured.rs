@@ -2,22 +2,13 @@
 
 use serde_json::Value;
 use toolcell_core::ToolError;
-use toolcell_core::json::inexact_number;
+use toolcell_core::json::{inexact_number, memory_of_text};
 
 use crate::cell::memory::{MemoryAccount, OutOfMemory};
 
 /// Length of a text that is parsed on the thread of the call, in bytes: some milliseconds. A longer one is parsed on a thread
 /// for blocking work, so that neither the deadline of the call nor other calls wait for it.
 pub(crate) const AT_ONCE: usize = 64 << 10;
-
-/// Memory of an allocation beside its content, in bytes.
-const ALLOCATION: u64 = 16;
-
-/// Memory of a value, in bytes.
-const VALUE: u64 = size_of::<Value>() as u64;
-
-/// Memory of a node of an object's tree, in bytes. It has room for eleven members, and has at least five if it is not the only one.
-const NODE: u64 = 11 * (size_of::<String>() + size_of::<Value>()) as u64 + 128;
 
 /// Parses a text, whose memory once parsed counts as memory of the call until the cell ends.
 ///
@@ -40,7 +31,7 @@ pub(crate) fn charge<'a>(
     texts: impl IntoIterator<Item = &'a str>,
     account: &MemoryAccount,
 ) -> Result<(), ToolError> {
-    let price = texts.into_iter().map(price).sum();
+    let price = texts.into_iter().map(memory_of_text).sum();
     account.charge(price).map_err(OutOfMemory::into_error)
 }
 
@@ -57,70 +48,16 @@ fn parsed(text: &str) -> Result<Value, ToolError> {
     }
 }
 
-/// Returns the bytes of host memory that a JSON text takes at most once it is parsed. An object of a member of seven bytes takes a
-/// hundred times as much.
-fn price(text: &str) -> u64 {
-    let (mut texts, mut lists, mut objects, mut members, mut items) = (0, 0, 0, 0, 0);
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => {
-                texts += 1;
-                while let Some(byte) = bytes.next() {
-                    match byte {
-                        b'"' => break,
-                        b'\\' => _ = bytes.next(),
-                        _ => {}
-                    }
-                }
-            }
-            b'[' => lists += 1,
-            b'{' => objects += 1,
-            b':' => members += 1,
-            b',' => items += 1,
-            _ => {}
-        }
-    }
-    // A list has room for four values, and doubles it when it is full.
-    let of_lists = lists * (4 * VALUE + ALLOCATION) + items * 2 * VALUE;
-    let of_objects = (objects + members / 5) * (NODE + ALLOCATION);
-    VALUE + text.len() as u64 + texts * ALLOCATION + of_lists + of_objects
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cell::memory::MemoryPool;
 
-    #[test]
-    fn price_counts_parts_outside_of_texts() {
-        let empty = |text: &str| VALUE + text.len() as u64;
-        let list = 4 * VALUE + ALLOCATION;
-        let node = NODE + ALLOCATION;
-        for (text, beside) in [
-            ("null", 0),
-            (r#""[{,:""#, ALLOCATION),
-            (r#""\"[\\""#, ALLOCATION),
-            ("[]", list),
-            ("[[0],1]", 2 * list + 2 * VALUE),
-            (r#"{"a":{}}"#, 2 * node + ALLOCATION),
-            (
-                r#"{"a":0,"b":0,"c":0,"d":0,"e":0}"#,
-                2 * node + 5 * ALLOCATION + 4 * 2 * VALUE,
-            ),
-            // What is no JSON has a price as well.
-            (r#""a\"#, ALLOCATION),
-            ("]{{", 2 * node),
-        ] {
-            assert_eq!(price(text), empty(text) + beside, "{text}");
-        }
-    }
-
     #[tokio::test]
     async fn text_is_parsed_with_memory_for_its_values() {
         for count in [10, 20_000] {
             let text = format!("[{}0]", r#"{"":0},"#.repeat(count));
-            let price = price(&text);
+            let price = memory_of_text(&text);
             assert!(price > 600 * count as u64);
             let account = |limit| MemoryAccount::new(limit, MemoryPool::new(u64::MAX));
             let (exact, less) = (account(price), account(price - 1));
@@ -130,7 +67,7 @@ mod tests {
             let refused = parse(text, &less).await.unwrap_err();
             assert!(matches!(refused, ToolError::Limit { .. }), "{refused}");
         }
-        let account = MemoryAccount::new(2 * price("[0]") - 1, MemoryPool::new(u64::MAX));
+        let account = MemoryAccount::new(2 * memory_of_text("[0]") - 1, MemoryPool::new(u64::MAX));
         assert!(charge(["[0]"; 2], &account).is_err());
         let account = MemoryAccount::unlimited();
         for (text, reason) in [

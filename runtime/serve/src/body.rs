@@ -2,8 +2,12 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
+use toolcell_core::json::memory_of_text;
 
 use crate::answer::{Failure, excerpt};
+
+/// Maximum memory of a body once it is parsed, in bytes. Many small objects take a hundred times as much as their text.
+const MAX_MEMORY: u64 = 32 << 20;
 
 /// Maximum length of the path of a member in an error, in characters.
 const MAX_PATH: usize = 120;
@@ -32,6 +36,13 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     // `serde_json` would name types of Rust, and takes an array for an object.
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(Failure::invalid("the body is not a JSON object"));
+    }
+    let memory = std::str::from_utf8(body).map_or(0, memory_of_text);
+    if memory > MAX_MEMORY {
+        let message = format!(
+            "the body has so many values that they take {memory} bytes of memory, more than {MAX_MEMORY}"
+        );
+        return Err(Failure::invalid(message));
     }
     serde_json::from_slice(body).map_err(|error| failure(body, &error))
 }
@@ -192,6 +203,17 @@ mod tests {
     fn refused(body: &str) -> (String, Option<String>) {
         let failure = parse::<Outer>(body.as_bytes()).unwrap_err();
         (failure.message, failure.param.map(String::from))
+    }
+
+    #[test]
+    fn body_has_a_limited_amount_of_memory() {
+        let of = |objects: usize| format!("{{\"a\":[{}0]}}", r#"{"":0},"#.repeat(objects));
+        let memory = |objects| memory_of_text(&of(objects));
+        let counts: Vec<usize> = (0..100_000).collect();
+        let fits = counts.partition_point(|count| memory(*count) <= MAX_MEMORY) - 1;
+        assert!(parse::<serde_json::Value>(of(fits).as_bytes()).is_ok());
+        let refused = parse::<serde_json::Value>(of(fits + 1).as_bytes()).unwrap_err();
+        assert!(refused.message.contains("so many values"), "{}", refused.message);
     }
 
     #[test]

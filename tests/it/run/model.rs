@@ -432,7 +432,7 @@ fn refused_key_and_missing_path_are_named_as_configured() {
         "{}",
         seen.stderr
     );
-    let server = ModelServer::playing(vec![Answer::error(404, "no")]);
+    let server = ModelServer::playing(vec![Answer::error(404, "Not Found")]);
     let pasted = server.url("/v1/chat/completions");
     let seen = user.run(&[&base[..], &[&pasted]].concat()).ended(6);
     let asked = format!("the request was sent to {pasted}/chat/completions");

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use toolcell_core::json::memory_of;
 use toolcell_core::{CallContext, CallResult, Content, Limit, Tool, ToolCall, ToolError, json};
 
 use crate::contained::{Contained, Panicked};
 use crate::machine::RefusedCall;
 use crate::policy::ToolRetry;
 use crate::tools::registry::Registry;
-use crate::tools::truncate::MAX_STRUCTURED_BYTES;
+use crate::tools::truncate::{MAX_STRUCTURED_BYTES, MAX_STRUCTURED_MEMORY};
 
 /// Finds the tool and checks the arguments.
 ///
@@ -109,15 +110,15 @@ async fn invoke(invocation: &Invocation) -> CallResult {
 pub(crate) fn make_readable(result: &mut CallResult) {
     let is_empty = |part: &Content| matches!(part, Content::Text { text } if text.is_empty());
     result.content.retain(|part| !is_empty(part));
-    let json = result.structured.as_ref().map(Value::to_string);
     if result.content.is_empty() {
-        result.content.push(Content::text(
-            json.clone().unwrap_or_else(|| "(no output)".into()),
-        ));
+        let json = result.structured.as_ref().map(Value::to_string);
+        let text = json.unwrap_or_else(|| "(no output)".into());
+        result.content.push(Content::text(text));
     }
-    if json.is_none_or(|json| json.len() > MAX_STRUCTURED_BYTES) {
-        result.structured = None;
-    }
+    let is_kept = |value: &Value| {
+        memory_of(value) <= MAX_STRUCTURED_MEMORY && value.to_string().len() <= MAX_STRUCTURED_BYTES
+    };
+    result.structured = result.structured.take().filter(is_kept);
 }
 
 #[cfg(test)]
@@ -268,5 +269,24 @@ mod tests {
         };
         assert!(of_len(MAX_STRUCTURED_BYTES));
         assert!(!of_len(MAX_STRUCTURED_BYTES + 1));
+    }
+
+    #[test]
+    fn structured_result_of_many_values_is_kept_as_text() {
+        let of = |objects: usize| {
+            let mut result = CallResult {
+                structured: Some(vec![json!({"": 0}); objects].into()),
+                ..CallResult::default()
+            };
+            make_readable(&mut result);
+            let [Content::Text { text }] = &result.content[..] else {
+                panic!("{:?}", result.content)
+            };
+            assert_eq!(text.matches('{').count(), objects);
+            result.structured.is_some()
+        };
+        let object = memory_of(&json!([{"": 0}])) - memory_of(&json!([]));
+        let fits = usize::try_from(MAX_STRUCTURED_MEMORY / object).unwrap() - 1;
+        assert!(of(fits) && !of(fits + 2));
     }
 }

@@ -6,6 +6,10 @@ use toolcell_core::Content;
 /// base64.
 pub(crate) const MAX_BLOB_BYTES: usize = 4 << 20;
 
+/// Maximum memory of a structured result, in bytes: it is held until the call is over, and several times. The text of a larger one
+/// is kept.
+pub(crate) const MAX_STRUCTURED_MEMORY: u64 = 4 << 20;
+
 /// Maximum size of a structured result, in bytes of JSON.
 pub(crate) const MAX_STRUCTURED_BYTES: usize = 1 << 20;
 

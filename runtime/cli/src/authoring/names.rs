@@ -89,10 +89,11 @@ const RUST: &[&str] = &[
     "yield",
 ];
 
-/// Reserved words of modules and of strict mode (ECMA-262, section 12.7.2), which TypeScript has as well.
+/// Reserved words of modules and of strict mode (ECMA-262, section 12.7.2), which TypeScript has as well, and what the templates import.
 const JAVASCRIPT: &[&str] = &[
     "arguments",
     "await",
+    "boolean",
     "break",
     "case",
     "catch",
@@ -121,6 +122,8 @@ const JAVASCRIPT: &[&str] = &[
     "let",
     "new",
     "null",
+    "number",
+    "optional",
     "package",
     "private",
     "protected",
@@ -215,6 +218,26 @@ mod tests {
             ("com0".into(), true),
         ] {
             assert_eq!(check(&name, Language::C).is_ok(), is_valid, "{name}");
+        }
+    }
+
+    #[test]
+    fn imports_of_a_template_are_no_names() {
+        for (language, template) in [
+            (
+                Language::Js,
+                include_str!("../../../../sdk/javascript/template-js/src/tool.js"),
+            ),
+            (
+                Language::Ts,
+                include_str!("../../../../sdk/javascript/template-ts/src/tool.ts"),
+            ),
+        ] {
+            let (_, rest) = template.split_once("import {").unwrap();
+            let (imports, _) = rest.split_once('}').unwrap();
+            for import in imports.split(',') {
+                assert!(check(import.trim(), language).is_err(), "{import}");
+            }
         }
     }
 

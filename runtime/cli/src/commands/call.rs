@@ -4,10 +4,11 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::json::MAX_ARGUMENT_BYTES;
-use toolcell_core::{CallResult, Tool, ToolError};
+use toolcell_core::{CallResult, Content, Receipt, Tool, ToolError};
 
 use crate::components::call;
 use crate::components::loader::ComponentLoader;
@@ -166,14 +167,16 @@ impl Call {
                 None => result.content.as_slice(),
                 Some(_) => &[],
             };
-            let object = json!({
-                "tool": tool.spec().name,
-                "content": content,
-                "structured": result.structured,
-                "error": result.error.as_ref().map(error_object),
-                "receipt": result.receipt,
-            });
-            return print_line(console, &object);
+            return print_line(
+                console,
+                &Printed {
+                    content,
+                    error: result.error.as_ref().map(error_object),
+                    receipt: &result.receipt,
+                    structured: &result.structured,
+                    tool: tool.spec().name.as_str(),
+                },
+            );
         }
         console.write(|s| {
             if result.error.is_none() {
@@ -192,6 +195,16 @@ impl Call {
             Ok(())
         })
     }
+}
+
+/// Result as it is printed. Large values are not copied for it.
+#[derive(Serialize)]
+struct Printed<'a> {
+    content: &'a [Content],
+    error: Option<Value>,
+    receipt: &'a Option<Receipt>,
+    structured: &'a Option<Value>,
+    tool: &'a str,
 }
 
 /// Returns the JSON object that `NAME=VALUE` stands for, or `None` if a text has another form.

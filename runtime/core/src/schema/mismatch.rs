@@ -116,7 +116,56 @@ fn of_branches(
     let branches: Vec<Branch<'_>> = (branches.iter().map(Vec::as_slice))
         .filter(|branch| !error.instance().is_object() || !is_for_others(branch))
         .collect();
-    by_tag(error, &branches, schema).or_else(|| by_names(error, &branches, schema))
+    by_tag(error, &branches, schema)
+        .or_else(|| by_names(error, &branches, schema))
+        .or_else(|| by_type(error, &branches, schema))
+}
+
+/// Reason for a value that has the type of no branch: the types, with the tag of the objects among them.
+fn by_type(error: &ValidationError<'_>, branches: &[Branch<'_>], schema: &Value) -> Option<String> {
+    let mut types: Vec<String> = Vec::new();
+    let mut tags = Vec::new();
+    for branch in branches {
+        let inner = branch.iter().find(|inner| {
+            inner.instance_path() == error.instance_path() && matches!(inner.kind(), Kind::Type { .. })
+        })?;
+        let (parent, _) = inner.schema_path().as_str().rsplit_once('/')?;
+        let of_type = |name: &Value| name.as_str().map(|name| format!("\"{name}\""));
+        match schema.pointer(inner.schema_path().as_str())? {
+            Value::Array(names) => types.extend(names.iter().filter_map(of_type)),
+            name => types.extend(of_type(name)),
+        }
+        tags.extend(schema.pointer(parent).and_then(tag_of));
+    }
+    types.sort_unstable();
+    types.dedup();
+    if types.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "{} is not of type {}",
+        shown(error.instance()),
+        types.join(" or ")
+    );
+    Some(match tags.first() {
+        Some((name, _)) if types.len() == 1 && tags.iter().all(|(other, _)| other == name) => {
+            let values = tags.iter().map(|(_, value)| *value);
+            format!(
+                "{text} with the property {}, one of {}",
+                name_of(name),
+                list(values)
+            )
+        }
+        _ => text,
+    })
+}
+
+/// The first property of a branch that has a constant value.
+fn tag_of(branch: &Value) -> Option<(&str, &Value)> {
+    let properties = branch.get("properties")?.as_object()?;
+    let mut tags =
+        (properties.iter()).filter_map(|(name, property)| Some((name.as_str(), property.get("const")?)));
+    tags.next()
 }
 
 /// The only branch beside one for `null`, as options have it, if the value is not `null`.
@@ -351,6 +400,22 @@ mod tests {
         let nested = json!({"type": "object", "properties": {"a": schema}});
         let said = reason(nested, &json!({"a": {"b": 1}}));
         assert!(said.starts_with("at /a: there is no property `b`"), "{said}");
+    }
+
+    #[test]
+    fn value_of_another_type_than_every_branch_is_told_them() {
+        let case = |name: &str| json!({"type": "object", "properties": {"tag": {"const": name}}, "required": ["tag"]});
+        let variant =
+            json!({"type": "object", "properties": {"s": {"oneOf": [case("circle"), case("square")]}}});
+        assert_eq!(
+            reason(variant, &json!({"s": "circle"})),
+            r#"at /s: "circle" is not of type "object" with the property `tag`, one of "circle", "square""#
+        );
+        let scalars = json!({"anyOf": [{"type": "string"}, {"type": ["integer", "null"]}, case("x")]});
+        assert_eq!(
+            reason(scalars, &json!([])),
+            r#"[] is not of type "integer" or "null" or "object" or "string""#
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ pub const RULES: u64 = version_of(&[
     env!("CARGO_PKG_VERSION").as_bytes(),
     include_bytes!("mod.rs"),
     include_bytes!("patterns.rs"),
-    include_bytes!("../json.rs"),
+    include_bytes!("../json/mod.rs"),
 ]);
 
 /// Computes a version from texts at compile time (FNV-1a, 64 bits). It tells versions of this program apart and protects

@@ -30,8 +30,12 @@ use crate::version::Version;
 /// is skipped.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// Maximum number of values in a message of a server. Parsed, each takes up to a hundred bytes.
+/// Maximum number of values in a message of a server.
 pub const MAX_VALUES: usize = 200_000;
+
+/// Maximum memory of a message of a server once it is parsed, in bytes. Many small objects take a hundred times as much as their
+/// text.
+pub const MAX_MESSAGE_MEMORY: u64 = 32 << 20;
 
 /// Maximum number of messages that wait to be written. A server that does not read gets no more requests.
 const MAX_UNWRITTEN: usize = 64;

@@ -1,9 +1,9 @@
 //! Messages of a server, parsed from one line.
 
 use serde_json::{Map, Value, json};
-use toolcell_core::json::{MAX_ARGUMENT_DEPTH, parse_nested};
+use toolcell_core::json::{MAX_ARGUMENT_DEPTH, memory_of_text, parse_nested};
 
-use super::link::MAX_VALUES;
+use super::link::{MAX_MESSAGE_MEMORY, MAX_VALUES};
 use crate::message::RequestId;
 
 /// Maximum nesting of a message: a structured result of the depth of arguments, inside of the result of a response.
@@ -49,8 +49,7 @@ pub(super) fn parse(line: &[u8]) -> Received {
     let Ok(text) = std::str::from_utf8(line) else {
         return Received::Invalid;
     };
-    if values(line) > MAX_VALUES {
-        let reason = format!("has more than {MAX_VALUES} values");
+    if let Some(reason) = too_much(text) {
         return unreadable(text, reason);
     }
     match parse_nested(text, MAX_DEPTH) {
@@ -62,12 +61,12 @@ pub(super) fn parse(line: &[u8]) -> Received {
 
 /// Parses a result that came without an envelope.
 pub(super) fn parse_result(body: &[u8]) -> Answer {
-    if values(body) > MAX_VALUES {
-        return Answer::Invalid(format!("has more than {MAX_VALUES} values"));
-    }
     let Ok(text) = std::str::from_utf8(body) else {
         return Answer::Invalid("is not UTF-8".into());
     };
+    if let Some(reason) = too_much(text) {
+        return Answer::Invalid(reason);
+    }
     match parse_nested(text, MAX_DEPTH) {
         Ok(result @ Value::Object(_)) => Answer::Result(result),
         Ok(_) => Answer::Invalid("is not a JSON object".into()),
@@ -78,16 +77,30 @@ pub(super) fn parse_result(body: &[u8]) -> Answer {
 /// Parses the error of JSON-RPC in the body of a refusal over HTTP. Its identifier can be missing.
 pub(super) fn parse_refusal(body: &[u8]) -> Option<(i64, String)> {
     let text = std::str::from_utf8(body).ok()?;
+    if too_much(text).is_some() {
+        return None;
+    }
     let value = parse_nested(text, MAX_DEPTH).ok()?;
     let error = value.get("error")?;
     let message = error["message"].as_str().unwrap_or("no message");
     Some((error["code"].as_i64()?, message.to_owned()))
 }
 
-/// Maximum number of values that a JSON text can have, without parsing it: parsed, each takes up to a hundred bytes.
-fn values(text: &[u8]) -> usize {
+/// Returns the reason for which a text is not parsed: the memory that it would take.
+fn too_much(text: &str) -> Option<String> {
+    if values(text) > MAX_VALUES {
+        return Some(format!("has more than {MAX_VALUES} values"));
+    }
+    let memory = memory_of_text(text);
+    (memory > MAX_MESSAGE_MEMORY).then(|| {
+        format!("has so many values that they take {memory} bytes of memory, more than {MAX_MESSAGE_MEMORY}")
+    })
+}
+
+/// Maximum number of values that a JSON text can have, without parsing it.
+fn values(text: &str) -> usize {
     let (mut count, mut in_string, mut is_escaped) = (1, false, false);
-    for byte in text {
+    for byte in text.bytes() {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' if in_string => is_escaped = true,
@@ -310,6 +323,34 @@ mod tests {
                 ..
             }
         ));
+    }
+
+    #[test]
+    fn message_has_a_limited_amount_of_memory() {
+        let of = |objects: usize| {
+            let text = format!(r#"{{"id":7,"result":[{}0]}}"#, r#"{"":0},"#.repeat(objects));
+            (memory_of_text(&text), parsed(&text))
+        };
+        let counts: Vec<usize> = (0..100_000).collect();
+        let fits = counts.partition_point(|count| of(*count).0 <= MAX_MESSAGE_MEMORY) - 1;
+        assert!(matches!(
+            of(fits).1,
+            Received::Answer {
+                answer: Answer::Result(_),
+                ..
+            }
+        ));
+        let (memory, refused) = of(fits + 1);
+        let reason = format!(
+            "has so many values that they take {memory} bytes of memory, more than {MAX_MESSAGE_MEMORY}"
+        );
+        assert!(
+            refused
+                == Received::Answer {
+                    id: 7,
+                    answer: Answer::Invalid(reason)
+                }
+        );
     }
 
     #[test]

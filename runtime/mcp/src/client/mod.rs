@@ -48,7 +48,7 @@ pub use http::{
     Challenge, MAX_CHALLENGE_BYTES, MAX_STREAM_BYTES, Refused, Remote, RemoteError, TokenSource,
     check_header_name, check_url,
 };
-pub use link::{MAX_ANSWER_BYTES, MAX_VALUES};
+pub use link::{MAX_ANSWER_BYTES, MAX_MESSAGE_MEMORY, MAX_VALUES};
 pub use message::MAX_REQUEST_ID;
 pub use pending::MAX_UNSOLICITED;
 pub use process::{ByteStream, InProcessServer, Launch, MAX_OUTPUT_TAIL, OutputTail, end_all_processes};

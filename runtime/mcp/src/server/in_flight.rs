@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use toolcell_core::json;
 
 use crate::message::{Incoming, RequestId};
 
@@ -18,32 +19,17 @@ pub const MAX_IN_FLIGHT_BYTES: usize = 128 << 20;
 /// Memory of a call beside its arguments and identifiers, in bytes.
 const CALL_BYTES: usize = 1 << 10;
 
-/// Memory of an allocation beside its content, in bytes.
-const ALLOCATION: usize = 16;
-
-/// Memory of a node of an object's tree, in bytes, and its least number of entries if it is not the only one.
-const NODE: (usize, usize) = (11 * (size_of::<String>() + size_of::<Value>()) + 128, 5);
-
-/// Returns the memory of a value in bytes, an estimate from above: parsed, `[0]` takes forty times as much as its text.
+/// Returns the memory of a value in bytes: parsed, `[0]` takes forty times as much as its text.
 pub(crate) fn memory_of(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => ALLOCATION + text.capacity(),
-        Value::Array(items) => {
-            let own = ALLOCATION + items.capacity() * size_of::<Value>();
-            own + items.iter().map(memory_of).sum::<usize>()
-        }
-        Value::Object(entries) => memory_of_object(entries),
-    }
+    bytes(json::memory_of(value))
 }
 
-fn memory_of_object(entries: &Map<String, Value>) -> usize {
-    let (node, least) = NODE;
-    let nodes = entries.len().div_ceil(least) * (ALLOCATION + node);
-    let texts = entries
-        .iter()
-        .map(|(name, value)| ALLOCATION + name.capacity() + memory_of(value));
-    nodes + texts.sum::<usize>()
+fn memory_of_object(members: &Map<String, Value>) -> usize {
+    bytes(json::memory_of_object(members))
+}
+
+fn bytes(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// Memory of a parsed message, in bytes.

@@ -47,6 +47,7 @@ impl MessagesDecoder {
             }
             "thinking" => {
                 answer.reasoning(field("thinking"));
+                answer.keeps(field("signature").len());
                 Block::Thinking {
                     text: field("thinking").into(),
                     signature: field("signature").into(),
@@ -57,7 +58,9 @@ impl MessagesDecoder {
                 Block::Other
             }
             "tool_use" => {
-                let position = answer.call(Some(field("id")), field("name"));
+                let Some(position) = answer.call(Some(field("id")), field("name")) else {
+                    return;
+                };
                 // Some compatible servers send the whole input here.
                 if let Some(input) = block.get("input").and_then(Value::as_object)
                     && !input.is_empty()
@@ -79,8 +82,9 @@ impl MessagesDecoder {
                 text.push_str(field("thinking"));
                 answer.reasoning(field("thinking"));
             }
-            ("signature_delta", Some(Block::Thinking { signature, .. })) => {
-                answer.keeps(field("signature").len());
+            ("signature_delta", Some(Block::Thinking { signature, .. }))
+                if answer.keeps(field("signature").len()) =>
+            {
                 signature.push_str(field("signature"));
             }
             ("input_json_delta", Some(Block::Call(position))) => {

@@ -7,7 +7,7 @@ use toolcell_core::Blob;
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
-use crate::arguments;
+use crate::arguments::Source;
 use crate::framing::{self, Event};
 use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
@@ -70,7 +70,7 @@ impl GeminiDecoder {
         }
     }
 
-    fn response(&mut self, data: &Value, text: &str, answer: &mut ResponseBuilder) {
+    fn response(&mut self, data: &Value, source: &Source<'_>, answer: &mut ResponseBuilder) {
         if let Some(candidate) = data.pointer("/candidates/0") {
             for part in candidate
                 .pointer("/content/parts")
@@ -78,7 +78,7 @@ impl GeminiDecoder {
                 .into_iter()
                 .flatten()
             {
-                part_of(part, text, answer);
+                part_of(part, source, answer);
             }
             if let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) {
                 self.finish = Some(reason.to_owned());
@@ -96,13 +96,15 @@ impl GeminiDecoder {
     }
 }
 
-fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
+fn part_of(part: &Value, source: &Source<'_>, answer: &mut ResponseBuilder) {
     let signature = part.get("thoughtSignature");
     if let Some(call) = part.get("functionCall") {
         let field = |name: &str| call.get(name).and_then(Value::as_str);
-        let position = answer.call(field("id"), field("name").unwrap_or_default());
+        let Some(position) = answer.call(field("id"), field("name").unwrap_or_default()) else {
+            return;
+        };
         let arguments = match call.get("args") {
-            Some(object @ Value::Object(_)) => arguments::written(object, text),
+            Some(object @ Value::Object(_)) => source.written(object),
             _ => "{}".into(),
         };
         answer.arguments(position, &arguments);
@@ -114,9 +116,7 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
             kept.insert("id".into(), id.into());
         }
         // Also if empty: it marks the call as this API's own.
-        if let Some(call) = answer.call_at(position) {
-            call.opaque = opaque::of(WIRE, kept.into());
-        }
+        answer.call_opaque(position, opaque::of(WIRE, kept.into()));
         return;
     }
     let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
@@ -172,6 +172,7 @@ impl Decoder for GeminiDecoder {
             Value::Array(responses) => responses.as_slice(),
             one => std::slice::from_ref(one),
         };
+        let source = Source::new(&event.data);
         for response in responses {
             if response.get("error").is_some_and(|error| !error.is_null()) {
                 return Err(error_in_stream(&self.provider, response));
@@ -185,7 +186,7 @@ impl Decoder for GeminiDecoder {
             ];
             // Events of later API versions and of gateways are passed over.
             if known.iter().any(|name| response.get(name).is_some()) {
-                self.response(response, &event.data, answer);
+                self.response(response, &source, answer);
             }
         }
         Ok(match self.finish {

@@ -17,7 +17,7 @@ use super::client::{client, refuses_tls};
 use super::failure::{bounded, of_response};
 use super::protocol::{Decoder, DecoderState, Protocol};
 use super::retry::FailedAttempt;
-use super::service::{Adaptation, HttpRequest, ServiceRequest, is_wrong_path};
+use super::service::{Adaptation, HttpRequest, ServiceRequest};
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
 use crate::emit::Emitter;
@@ -48,18 +48,6 @@ pub(super) struct Http {
     options: HttpOptions,
     key: Option<ApiKey>,
     redactor: Redactor,
-}
-
-/// Adds the URL to an error that nothing is there: a base URL may have been written with the path of the requests.
-fn with_url<P: Protocol>(mut error: ProviderError, request: &ServiceRequest<'_, P>) -> ProviderError {
-    if is_wrong_path(&error)
-        && let Ok(sent) = request.outgoing()
-    {
-        let message = std::mem::take(&mut error.message);
-        let between = if message.is_empty() { "" } else { "; " };
-        error.message = format!("{message}{between}the request was sent to {}", sent.url);
-    }
-    error
 }
 
 impl Http {
@@ -127,7 +115,7 @@ impl Http {
                     retries += 1;
                     match self.options.retry.pause(retries, &failure, fastrand::f64()) {
                         Some(pause) => pause,
-                        None => return Err(with_url(failure.error, &request)),
+                        None => return Err(request.reported(failure)),
                     }
                 }
             };
@@ -307,6 +295,7 @@ impl Http {
         for delta in answer.take_deltas() {
             out.emit(delta).await;
         }
+        answer.check_size()?;
         completion
     }
 

@@ -24,6 +24,7 @@ pub(crate) struct ErrorBody {
     pub(crate) parameter: Option<String>,
     /// Wait that the server asks for.
     pub(crate) wait: Option<Duration>,
+    pub(crate) is_json: bool,
 }
 
 /// Error for a response whose status is not 2xx.
@@ -43,6 +44,9 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
     if let Some(wait) = wait.filter(|wait| *wait > MAX_RETRY_AFTER) {
         message.push_str(&format!(" (retry after {} s)", wait.as_secs()));
     }
+    let is_explained = parsed.is_json && !parsed.message.is_empty();
+    let words = parsed.message.to_lowercase();
+    let is_missing = matches!(status, 404 | 405) && !words.contains("model");
     let error = ProviderError {
         status: Some(status),
         retry_after_ms: wait.map(millis),
@@ -52,6 +56,8 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
         transient: is_transient(status, headers, kind),
         error,
         parameter: parsed.parameter,
+        is_explained,
+        is_wrong_path: is_missing && (!is_explained || is_about_path(&words)),
     }
 }
 
@@ -71,13 +77,29 @@ pub(crate) fn in_stream(provider: &str, value: &Value) -> FailedAttempt {
         ..ProviderError::new(provider, kind, message)
     };
     FailedAttempt {
-        error,
         transient: matches!(
             kind,
             ProviderErrorKind::Unavailable | ProviderErrorKind::RateLimited
         ),
         parameter: parsed.parameter,
+        ..FailedAttempt::fatal(error)
     }
+}
+
+/// True if the message of a missing resource, in lower case, is about the path or the method of the request and not
+/// about something in it: "Not Found" (FastAPI), "File Not Found" (llama.cpp), "Unexpected endpoint or method." (LM
+/// Studio), "Invalid URL (POST /chat/completions)" (OpenAI), "no Route matched with those values" (Kong), "Cannot POST
+/// /chat/completions" (Express).
+fn is_about_path(message: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "url", "uri", "path", "route", "page", "file", "endpoint", "method",
+    ];
+    const WHOLE: [&str; 4] = ["not found", "404 not found", "resource not found", "not_found"];
+    let is_inside = |c: char| c.is_alphanumeric() || c == '_';
+    let mut words = message.split(|c| !is_inside(c));
+    WHOLE.contains(&message.trim_matches(|c| !is_inside(c)))
+        || words.any(|word| WORDS.contains(&word))
+        || message.starts_with("cannot post ")
 }
 
 fn millis(wait: Duration) -> u64 {
@@ -258,6 +280,7 @@ fn error_body(value: &Value) -> ErrorBody {
         message: bounded(&message),
         codes,
         parameter,
+        is_json: true,
     }
 }
 
@@ -312,6 +335,52 @@ mod tests {
 
     fn error(status: u16, body: &str) -> ProviderError {
         of_response("p", status, &HeaderMap::new(), body).error
+    }
+
+    #[test]
+    fn only_messages_about_the_path_tell_a_wrong_path() {
+        for (status, body, is_wrong) in [
+            (404, "", true),
+            (404, "{}", true),
+            (404, "<html>no such thing</html>", true),
+            (405, "no such thing", true),
+            (404, r#"{"detail":"Not Found"}"#, true),
+            (405, r#"{"detail":"Method Not Allowed"}"#, true),
+            (404, r#"{"error":{"code":404,"message":"File Not Found"}}"#, true),
+            (404, r#"{"error":"path not found"}"#, true),
+            (
+                404,
+                r#"{"error":{"message":"Invalid URL (POST /chat/completions)"}}"#,
+                true,
+            ),
+            (
+                200,
+                r#"{"error":{"message":"Invalid URL (POST /chat/completions)"}}"#,
+                false,
+            ),
+            (
+                404,
+                r#"{"error":"Unexpected endpoint or method. (POST /api)"}"#,
+                true,
+            ),
+            (404, r#"{"message":"no Route matched with those values"}"#, true),
+            (
+                404,
+                r#"{"message":"Cannot POST /chat/completions","error":null}"#,
+                true,
+            ),
+            (404, r#"{"error":{"message":"No endpoints found."}}"#, false),
+            (
+                404,
+                r#"{"error":{"message":"image_url is not supported"}}"#,
+                false,
+            ),
+            (404, r#"{"error":{"message":"conversation not found"}}"#, false),
+            (404, r#"{"error":"model 'm' not found"}"#, false),
+        ] {
+            let failure = of_response("p", status, &HeaderMap::new(), body);
+            assert_eq!(failure.is_wrong_path, is_wrong, "{status} {body}");
+        }
     }
 
     #[test]

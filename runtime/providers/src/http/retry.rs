@@ -32,13 +32,17 @@ impl Default for RetryPolicy {
 }
 
 /// Failed attempt with its retry information.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FailedAttempt {
     pub(crate) error: ProviderError,
     /// True if the same request may succeed later.
     pub(crate) transient: bool,
     /// Parameter of the request that the server names as the cause.
     pub(crate) parameter: Option<String>,
+    /// True if the server gave a reason as JSON: the service answered, and not what is in front of it.
+    pub(crate) is_explained: bool,
+    /// True if nothing is at the requested path. A model that does not exist has the same status.
+    pub(crate) is_wrong_path: bool,
 }
 
 impl FailedAttempt {
@@ -47,14 +51,15 @@ impl FailedAttempt {
             error,
             transient: false,
             parameter: None,
+            is_explained: false,
+            is_wrong_path: false,
         }
     }
 
     pub(crate) fn transient(error: ProviderError) -> Self {
         Self {
-            error,
             transient: true,
-            parameter: None,
+            ..Self::fatal(error)
         }
     }
 }

@@ -73,6 +73,7 @@ impl<P: Protocol> Service<P> {
             request,
             token: None,
             is_refused: false,
+            at_base: None,
         }
     }
 }
@@ -87,6 +88,8 @@ pub(super) struct ServiceRequest<'a, P: Protocol> {
     token: Option<ApiKey>,
     /// True if the service refused the token. A second refusal ends the request.
     is_refused: bool,
+    /// Failure at the base URL, if the request was sent to the other URL then.
+    at_base: Option<FailedAttempt>,
 }
 
 impl<P: Protocol> ServiceRequest<'_, P> {
@@ -254,7 +257,8 @@ impl<P: Protocol> ServiceRequest<'_, P> {
             return Adaptation::Changed(None);
         }
         let Some(lesson) = dialect::learn(protocol, &self.request, &info.model, self.dialect, failure) else {
-            if is_wrong_path(error) && endpoint.has_other() && !self.dialect.uses_other_url {
+            if failure.is_wrong_path && endpoint.has_other() && !self.dialect.uses_other_url {
+                self.at_base = Some(self.with_url(failure.clone()));
                 // Kept for later requests only if this one succeeds: both URLs may be wrong.
                 self.dialect.uses_other_url = true;
                 return Adaptation::Changed(None);
@@ -265,6 +269,28 @@ impl<P: Protocol> ServiceRequest<'_, P> {
         let is_new = self.remember();
         let notice = format!("{}: {} ({})", info.provider, lesson.change, error.message);
         Adaptation::Changed(is_new.then_some(notice))
+    }
+
+    /// Error to report for the last failure. If both URLs failed, it is the one that explains more.
+    pub(super) fn reported(&mut self, last: FailedAttempt) -> ProviderError {
+        let last = self.with_url(last);
+        match self.at_base.take() {
+            Some(first) if last.is_wrong_path && (first.is_explained || !last.is_explained) => first.error,
+            Some(first) if first.is_explained && !last.is_explained => first.error,
+            _ => last.error,
+        }
+    }
+
+    /// Adds the URL to an error that nothing is there: a base URL may have been written with the path of the requests.
+    fn with_url(&self, mut failure: FailedAttempt) -> FailedAttempt {
+        if failure.is_wrong_path
+            && let Ok(sent) = self.outgoing()
+        {
+            let message = std::mem::take(&mut failure.error.message);
+            let between = if message.is_empty() { "" } else { "; " };
+            failure.error.message = format!("{message}{between}the request was sent to {}", sent.url);
+        }
+        failure
     }
 
     /// Keeps the dialect for later requests. Returns `true` if it contains something new.
@@ -281,9 +307,4 @@ impl<P: Protocol> ServiceRequest<'_, P> {
             reason,
         )
     }
-}
-
-/// True if nothing is at the requested path. A model that does not exist has the same status.
-pub(super) fn is_wrong_path(error: &ProviderError) -> bool {
-    matches!(error.status, Some(404 | 405)) && !error.message.to_lowercase().contains("model")
 }

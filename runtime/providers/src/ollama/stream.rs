@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
-use crate::arguments;
+use crate::arguments::Source;
 use crate::framing::{self, Event};
 use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
@@ -27,7 +27,7 @@ impl OllamaDecoder {
     }
 }
 
-fn message(message: &Value, text: &str, answer: &mut ResponseBuilder) {
+fn message(message: &Value, source: &Source<'_>, answer: &mut ResponseBuilder) {
     let field = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
     let thinking = field("thinking");
     if !thinking.is_empty() {
@@ -43,11 +43,13 @@ fn message(message: &Value, text: &str, answer: &mut ResponseBuilder) {
     {
         let function = call.get("function").unwrap_or(call);
         let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
-        let position = answer.call(call.get("id").and_then(Value::as_str), name);
+        let Some(position) = answer.call(call.get("id").and_then(Value::as_str), name) else {
+            return;
+        };
         let arguments = match function.get("arguments") {
             Some(Value::String(arguments)) => arguments.clone(),
             Some(Value::Null) | None => "{}".into(),
-            Some(object) => arguments::written(object, text),
+            Some(object) => source.written(object),
         };
         answer.arguments(position, &arguments);
     }
@@ -66,7 +68,7 @@ impl Decoder for OllamaDecoder {
             return Err(error_in_stream(&self.provider, &data));
         }
         match data.get("message") {
-            Some(value) => message(value, &event.data, answer),
+            Some(value) => message(value, &Source::new(&event.data), answer),
             None if data.get("done").is_some() => {}
             None => return Err(malformed(&self.provider, "a line has no `message`", &event.data)),
         }

@@ -70,8 +70,9 @@ impl ChatDecoder {
         let details = delta.get("reasoning_details").and_then(Value::as_array);
         let has_data = |detail: &&Value| detail.as_object().is_some_and(|detail| !detail.is_empty());
         for detail in details.into_iter().flatten().filter(has_data) {
-            answer.keeps(size(detail));
-            join_detail(&mut self.reasoning_details, detail);
+            if answer.keeps(size(detail)) {
+                join_detail(&mut self.reasoning_details, detail);
+            }
         }
         match delta.get("content") {
             Some(Value::String(text)) => answer.text(text),
@@ -120,16 +121,16 @@ impl ChatDecoder {
         let name = text_of(function.get("name"));
         let position = match self.find(index, id, name) {
             Some(position) => {
-                if let (Some(more), Some(known)) = (name, answer.call_at(position)) {
-                    // A name arrives once, repeated in every delta, or in fragments.
-                    if known.name != more && known.arguments.is_empty() {
-                        known.name.push_str(more);
-                    }
+                if let Some(more) = name {
+                    answer.name(position, more);
                 }
                 position
             }
             None => {
-                let position = answer.call(id, name.unwrap_or_default());
+                let Some(position) = answer.call(id, name.unwrap_or_default()) else {
+                    return;
+                };
+                answer.keeps(id.map_or(0, str::len));
                 self.calls.push(Seen {
                     index,
                     id: id.map(str::to_owned),

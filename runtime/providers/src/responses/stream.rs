@@ -1,6 +1,6 @@
 //! Decoder of a streamed Responses answer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
@@ -14,16 +14,18 @@ use crate::response_builder::ResponseBuilder;
 /// Decoder of the events of one answer.
 pub(crate) struct ResponsesDecoder {
     provider: String,
-    /// Output items in progress, by index.
+    /// Output items, by index.
     items: BTreeMap<u64, Item>,
     /// Index of the latest item with each identifier.
     ids: HashMap<String, u64>,
+    /// Indices at which an item is sent again that is done.
+    repeats: BTreeSet<u64>,
     refused: bool,
     stop: StopReason,
     usage: Option<Usage>,
 }
 
-/// Output item in progress. Some servers repeat an item, at the same or another index.
+/// Output item. Some servers repeat an item, at the same or another index, with its deltas or without.
 struct Item {
     id: Option<String>,
     call: Option<usize>,
@@ -38,6 +40,7 @@ impl ResponsesDecoder {
             provider: provider.into(),
             items: BTreeMap::new(),
             ids: HashMap::new(),
+            repeats: BTreeSet::new(),
             refused: false,
             stop: StopReason::Complete,
             usage: None,
@@ -50,14 +53,21 @@ impl ResponsesDecoder {
                 .and_then(Value::as_str)
                 .filter(|text| !text.is_empty())
         };
-        if self.known(index, field("id")).is_some() {
+        if let Some(known) = self.known(index, field("id")) {
+            if self.is_done(known) && self.repeats.insert(index) {
+                answer.keeps(size_of::<Item>());
+            }
             return;
         }
+        self.repeats.remove(&index);
         answer.close();
         let call = (field("type") == Some("function_call"))
-            .then(|| answer.call(field("call_id"), field("name").unwrap_or_default()));
+            .then(|| answer.call(field("call_id"), field("name").unwrap_or_default()))
+            .flatten();
         let id = field("id").map(str::to_owned);
-        answer.keeps(size_of::<Item>() + id.as_ref().map_or(0, |id| 2 * id.len()));
+        if !answer.keeps(size_of::<Item>() + id.as_ref().map_or(0, |id| 2 * id.len())) {
+            return;
+        }
         if let Some(id) = &id {
             self.ids.insert(id.clone(), index);
         }
@@ -86,12 +96,27 @@ impl ResponsesDecoder {
         })
     }
 
+    fn is_done(&self, index: u64) -> bool {
+        self.items.get(&index).is_some_and(|item| item.is_done)
+    }
+
+    /// Index of the item to which a delta belongs; `None` if the item is done, and its deltas are repeated.
+    fn target(&self, index: u64, data: &Value) -> Option<u64> {
+        let id = data.get("item_id").and_then(Value::as_str);
+        match id.and_then(|id| self.known(index, Some(id))) {
+            Some(known) => (!self.is_done(known)).then_some(known),
+            // Some gateways change identifiers from event to event.
+            None => (!self.repeats.contains(&index)).then_some(index),
+        }
+    }
+
     /// Handles a complete item. The item of the start event may lack any field.
     fn done(&mut self, index: u64, item: &Value, answer: &mut ResponseBuilder) {
         let id = item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
         if self.known(index, id).is_none() {
             self.added(index, item, answer);
         }
+        self.repeats.remove(&index);
         let index = self.known(index, id).unwrap_or(index);
         let Some(begun) = self.items.get_mut(&index) else {
             return;
@@ -178,6 +203,13 @@ impl Decoder for ResponsesDecoder {
         let index = data.get("output_index").and_then(Value::as_u64).unwrap_or(0);
         let delta = data.get("delta").and_then(Value::as_str).unwrap_or_default();
         let kind = data.get("type").and_then(Value::as_str);
+        let target = self.target(index, &data);
+        let is_part =
+            |kind: &str| kind.ends_with(".delta") || kind == "response.reasoning_summary_part.added";
+        if target.is_none() && kind.is_some_and(is_part) {
+            return Ok(DecoderState::Open);
+        }
+        let target = target.unwrap_or(index);
         match kind {
             Some("response.output_item.added") => {
                 if let Some(item) = data.get("item") {
@@ -186,7 +218,7 @@ impl Decoder for ResponsesDecoder {
             }
             Some("response.output_text.delta" | "response.refusal.delta") => {
                 self.refused |= kind == Some("response.refusal.delta");
-                if let Some(item) = self.items.get_mut(&index) {
+                if let Some(item) = self.items.get_mut(&target) {
                     item.seen = true;
                 }
                 answer.text(delta);
@@ -200,7 +232,8 @@ impl Decoder for ResponsesDecoder {
                 }
             }
             Some("response.function_call_arguments.delta") => {
-                if let Some(position) = self.items.get(&index).and_then(|item| item.call) {
+                let item = self.items.get(&target).filter(|item| !item.is_done);
+                if let Some(position) = item.and_then(|item| item.call) {
                     answer.arguments(position, delta);
                 }
             }

@@ -158,8 +158,9 @@ impl Reading {
                 Seen::Text(text) => self.answer.text(&text),
                 Seen::Reasoning(text) => self.answer.reasoning(&text),
                 Seen::Call(call) => {
-                    let position = self.answer.call(None, &call.name);
-                    self.answer.arguments(position, &call.arguments);
+                    if let Some(position) = self.answer.call(None, &call.name) {
+                        self.answer.arguments(position, &call.arguments);
+                    }
                 }
             }
         }

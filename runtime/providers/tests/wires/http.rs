@@ -293,6 +293,63 @@ async fn answer_beyond_the_size_limit_is_refused() {
 }
 
 #[tokio::test]
+async fn explained_404_is_not_answered_by_another_url() {
+    let tools = Reply::json(
+        404,
+        r#"{"error":{"message":"No endpoints found that support tool use."}}"#,
+    );
+    let server = Server::start([tools, Reply::new(404, "text/html", "<p>nothing</p>")]).await;
+    let provider = OpenAi::new(connection("m", server.url("/v1"))).unwrap();
+    let error = play(&provider, hello()).await.1.unwrap_err();
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (
+            ProviderErrorKind::ToolsUnsupported,
+            "No endpoints found that support tool use."
+        )
+    );
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn of_two_urls_the_error_that_explains_more_is_told() {
+    let page = || Reply::new(404, "text/html", "<p>nothing</p>");
+    let missing = || Reply::json(404, r#"{"error":"path not found"}"#);
+    let key = || Reply::json(401, r#"{"error":{"message":"wrong key"}}"#);
+    let gateway = || Reply::new(400, "text/html", "<p>gateway</p>");
+    for (first, second, told) in [
+        (
+            missing(),
+            page(),
+            "path not found; the request was sent to URL/a/chat/completions",
+        ),
+        (
+            page(),
+            missing(),
+            "path not found; the request was sent to URL/a/v1/chat/completions",
+        ),
+        (
+            page(),
+            page(),
+            "nothing; the request was sent to URL/a/chat/completions",
+        ),
+        (missing(), key(), "wrong key"),
+        (
+            missing(),
+            gateway(),
+            "path not found; the request was sent to URL/a/chat/completions",
+        ),
+        (page(), gateway(), "gateway"),
+    ] {
+        let server = Server::start([first, second]).await;
+        let provider = OpenAi::new(connection("m", server.url("/a"))).unwrap();
+        let error = play(&provider, hello()).await.1.unwrap_err();
+        assert_eq!(error.message.replace(&server.url(""), "URL"), told);
+        assert_eq!(server.received().len(), 2);
+    }
+}
+
+#[tokio::test]
 async fn open_stream_after_a_complete_answer_is_not_awaited() {
     let mut options = http();
     options.idle_timeout = Duration::from_secs(1);

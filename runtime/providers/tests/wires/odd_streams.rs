@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolcell_core::Provider;
-use toolcell_core::provider::{ProviderErrorKind, StopReason, Usage};
+use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, Usage};
 use toolcell_providers::anthropic::Anthropic;
 use toolcell_providers::gemini::Gemini;
 use toolcell_providers::openai::OpenAi;
@@ -110,6 +110,76 @@ async fn repeated_item_of_responses_is_one_item() {
         ]
     );
     assert_eq!(parts.len(), 4, "{parts:?}");
+}
+
+#[tokio::test]
+async fn deltas_of_a_repeated_item_are_left_out() {
+    let message = |id: &str, text: &str| json!({"type": "message", "id": id, "content": [{"type": "output_text", "text": text}]});
+    let call = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "call_of_fc_1", "name": "weather", "arguments": arguments});
+    let thought =
+        json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]});
+    let item = |kind: &str, at: u64, item: &serde_json::Value| json!({"type": format!("response.output_item.{kind}"), "output_index": at, "item": item});
+    // Whole items, with their deltas and with or without the identifier in these.
+    let events = |at: u64, item_id: Option<&str>, item_done: &serde_json::Value, kind: &str, delta: &str| {
+        let mut piece = json!({"type": format!("response.{kind}.delta"), "output_index": at, "delta": delta});
+        if let Some(id) = item_id {
+            piece["item_id"] = id.into();
+        }
+        let mut empty = item_done.clone();
+        empty["content"] = json!([]);
+        empty["arguments"] = json!("");
+        [item("added", at, &empty), piece, item("done", at, item_done)]
+    };
+    let said = message("msg_1", "a");
+    for identified in [true, false] {
+        for other in [0, 10] {
+            let id = |id| identified.then_some(id);
+            let mut sent = Vec::new();
+            for offset in [0, other, other + 10] {
+                sent.extend(events(
+                    offset,
+                    id("rs_1"),
+                    &thought,
+                    "reasoning_summary_text",
+                    "hm",
+                ));
+                sent.extend(events(offset + 1, id("msg_1"), &said, "output_text", "a"));
+                let arguments = "function_call_arguments";
+                sent.extend(events(offset + 2, id("fc_1"), &call("{}"), arguments, "{}"));
+            }
+            // Another item at an index of a repeated one.
+            sent.extend(events(
+                other + 11,
+                id("msg_2"),
+                &message("msg_2", "b"),
+                "output_text",
+                "b",
+            ));
+            sent.push(json!({"type": "response.completed", "response": {"status": "completed"}}));
+            let sent: Vec<String> = sent.iter().map(ToString::to_string).collect();
+            let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
+            let server = Server::start([Reply::events(&sent)]).await;
+            let (deltas, end) = play(&responses(&server), hello()).await;
+            assert_eq!(
+                end.unwrap().parts[1..],
+                [text("a"), call_part(), text("b")],
+                "{identified} {other}"
+            );
+            let shown: String = deltas
+                .iter()
+                .filter_map(|delta| match delta {
+                    Delta::Text(text) | Delta::Reasoning(text) => Some(text.as_str()),
+                    Delta::CallArguments { fragment, .. } => Some(fragment.as_str()),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(shown, "hma{}b");
+        }
+    }
+}
+
+fn call_part() -> toolcell_core::Part {
+    call("call_of_fc_1", "weather", "{}")
 }
 
 #[tokio::test]

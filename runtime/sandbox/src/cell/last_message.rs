@@ -20,19 +20,54 @@ const AROUND: [&str; 5] = [
 /// First line of the trace of Python, whose first line without indentation is the message.
 const TRACEBACK: &str = "Traceback (most recent call last):";
 
+/// Beginning of the first line of a panic of Rust, whose message follows on lines of its own.
+const PANIC: &str = "thread '";
+
+/// Beginnings of the lines after the message of a panic.
+const AFTER_PANIC: [&str; 2] = ["note: run with ", "stack backtrace:"];
+
+/// What tells that a text is the message of a crash. A later text replaces one of its own kind, or of those before it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    #[default]
+    Line,
+    /// It names an exception, as lines of a log do, too.
+    Named,
+    /// Panic of Rust, also of a runtime in which an exception was not caught.
+    Panic,
+    /// Exception of Python.
+    Traceback,
+}
+
 /// Message found so far.
 #[derive(Debug, Default)]
 pub(crate) struct LastMessage {
     pub(crate) text: Option<String>,
-    /// True if the text is that of an exception. Only another one replaces it.
-    is_exception: bool,
+    kind: Kind,
     in_traceback: bool,
+    /// Message of the panic that is being read.
+    panic: Option<String>,
 }
 
 impl LastMessage {
     /// Looks at the next line of standard error.
     pub(crate) fn note(&mut self, line: &str) {
         let text = line.trim_end();
+        if text.starts_with(PANIC) && text.contains("' ") && text.contains("panicked at ") {
+            self.panic = Some(String::new());
+            return;
+        }
+        if let Some(mut panic) = self.panic.take() {
+            if !AFTER_PANIC.iter().any(|begin| text.starts_with(begin)) {
+                if panic.len() <= MAX_MESSAGE {
+                    panic.push_str(if panic.is_empty() { "" } else { "\n" });
+                    panic.push_str(text);
+                }
+                self.found(Kind::Panic, panic.trim_end());
+                self.panic = Some(panic);
+            }
+            return;
+        }
         if text == TRACEBACK {
             self.in_traceback = true;
             return;
@@ -44,9 +79,17 @@ impl LastMessage {
         if is_around {
             return;
         }
-        let is_exception = std::mem::take(&mut self.in_traceback) || names_exception(text);
-        if is_exception || !self.is_exception {
-            self.is_exception = is_exception;
+        let kind = match (std::mem::take(&mut self.in_traceback), names_exception(text)) {
+            (true, _) => Kind::Traceback,
+            (false, true) => Kind::Named,
+            (false, false) => Kind::Line,
+        };
+        self.found(kind, text);
+    }
+
+    fn found(&mut self, kind: Kind, text: &str) {
+        if kind >= self.kind && !text.is_empty() {
+            self.kind = kind;
             self.text = Some(failure::cut(text.to_owned(), MAX_MESSAGE));
         }
     }
@@ -86,6 +129,26 @@ mod tests {
                 Some("boom"),
             ),
             ("starting\nfatal: no space", Some("fatal: no space")),
+            (
+                "thread '<unnamed>' (1) panicked at src/lib.rs:10:30:\nl1\n  l2\n)\nnote: run with `RUST_BACKTRACE=1` to",
+                Some("l1\n  l2\n)"),
+            ),
+            (
+                "thread 'a' panicked at b.rs:1:1:\nat the end\nnote: run with `RUST_BACKTRACE=1` to",
+                Some("at the end"),
+            ),
+            (
+                "thread 'a' panicked at b.rs:1:1:\nnote: bad\nnote: run with `RUST_BACKTRACE=1` to",
+                Some("note: bad"),
+            ),
+            (
+                "log: Error: retried\nthread 'a' panicked at b.rs:1:1:\nboom\nstack backtrace:\n  0: x\nend",
+                Some("boom"),
+            ),
+            (
+                "thread 'a' panicked at b.rs:1:1:\nfirst\nthread 'a' panicked at b.rs:2:1:\nsecond",
+                Some("second"),
+            ),
             ("\n  \n", None),
         ] {
             let mut last = LastMessage::default();
@@ -101,5 +164,10 @@ mod tests {
             last.note(&"x".repeat(length));
             assert_eq!(last.text.unwrap().ends_with("cut]"), is_cut, "{length}");
         }
+        let mut last = LastMessage::default();
+        last.note("thread 'a' panicked at b.rs:1:1:");
+        (0..100_000).for_each(|_| last.note("x"));
+        assert!(last.text.unwrap().ends_with("cut]"));
+        assert!(last.panic.unwrap().len() <= MAX_MESSAGE + 2);
     }
 }

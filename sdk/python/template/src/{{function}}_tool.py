@@ -1,3 +1,4 @@
+import math
 from typing import Annotated
 
 from toolcell import ToolError, tool
@@ -12,7 +13,8 @@ def {{function}}(
     """Divides one number by another."""
     if divisor == 0:
         raise ToolError.invalid("`divisor` is zero")
-    if not remainder:
-        return f"{dividend / divisor:g}"
-    whole = int(dividend / divisor)
-    return f"{whole} remainder {dividend - whole * divisor:g}"
+    quotient = dividend / divisor
+    if not remainder or math.isinf(quotient):
+        return f"{quotient:.15g}"
+    whole = math.trunc(quotient)
+    return f"{whole} remainder {dividend - whole * divisor:.15g}"

@@ -3,13 +3,21 @@
 //! [`parse_object`] rejects ambiguous input: duplicate names (a policy might check the first and a guest use the last),
 //! numbers that lose precision when parsed ([`inexact_number`]), and excessive depth or length.
 
+mod memory;
+
 use std::sync::Arc;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+pub use self::memory::{memory_of, memory_of_object, memory_of_text};
+
 /// Maximum size of arguments, in bytes. Larger data belongs in a file.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+
+/// Maximum memory of arguments once they are parsed, in bytes. Many small objects take a hundred times as much as their text, and
+/// a call needs its arguments several times.
+pub const MAX_ARGUMENT_MEMORY: u64 = 16 << 20;
 
 /// Maximum nesting depth of arguments, in objects and arrays.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
@@ -24,11 +32,18 @@ pub enum JsonError {
     /// The text exceeds [`MAX_ARGUMENT_BYTES`].
     #[error("JSON of {0} bytes exceeds the limit of {MAX_ARGUMENT_BYTES} bytes")]
     TooLong(usize),
+    /// The value exceeds [`MAX_ARGUMENT_MEMORY`].
+    #[error(
+        "JSON with so many values that they take {0} bytes of memory exceeds the limit of {MAX_ARGUMENT_MEMORY} bytes; send a text in place of many small values"
+    )]
+    TooManyValues(u64),
     /// Invalid JSON, excessive nesting, or a duplicate name in an object.
     #[error("{}", in_words(.0))]
     Syntax(Arc<serde_json::Error>),
     /// A number that would lose precision.
-    #[error("the number {0} cannot be represented exactly; write it as a string, or with fewer digits")]
+    #[error(
+        "the number {0} cannot be represented exactly; write it with fewer digits, or as a string if one is accepted"
+    )]
     InexactNumber(String),
     /// Valid JSON, but not an object.
     #[error("expected a JSON object, found {0}")]
@@ -65,6 +80,10 @@ pub fn parse_object(text: &str) -> Result<Map<String, Value>, JsonError> {
 pub fn parse_value(text: &str) -> Result<Value, JsonError> {
     if text.len() > MAX_ARGUMENT_BYTES {
         return Err(JsonError::TooLong(text.len()));
+    }
+    let memory = memory_of_text(text);
+    if memory > MAX_ARGUMENT_MEMORY {
+        return Err(JsonError::TooManyValues(memory));
     }
     parse_nested(text, MAX_ARGUMENT_DEPTH)
 }
@@ -319,6 +338,21 @@ mod tests {
 
     fn nested(depth: usize) -> String {
         format!("{{\"a\":{}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1))
+    }
+
+    #[test]
+    fn arguments_have_a_limit_of_memory() {
+        let of = |objects: usize| format!("{{\"a\":[{}0]}}", r#"{"":0},"#.repeat(objects));
+        let memory = |objects| memory_of_text(&of(objects));
+        let counts: Vec<usize> = (0..100_000).collect();
+        let fits = counts.partition_point(|count| memory(*count) <= MAX_ARGUMENT_MEMORY) - 1;
+        assert!(parse_object(&of(fits)).is_ok());
+        let refused = parse_object(&of(fits + 1)).unwrap_err();
+        assert!(matches!(refused, JsonError::TooManyValues(_)), "{refused}");
+        // A text of the maximum length takes no more than itself.
+        let text = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_ARGUMENT_BYTES - 8));
+        assert_eq!(text.len(), MAX_ARGUMENT_BYTES);
+        assert!(parse_object(&text).is_ok());
     }
 
     #[test]
