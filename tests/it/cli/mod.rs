@@ -2,4 +2,5 @@
 
 mod call;
 mod policy;
+mod refused_calls;
 mod tool;

@@ -26,7 +26,7 @@ const PANIC: &str = "thread '";
 /// Beginnings of the lines after the message of a panic.
 const AFTER_PANIC: [&str; 2] = ["note: run with ", "stack backtrace:"];
 
-/// What tells that a text is the message of a crash. A later text replaces one of its own kind, or of those before it.
+/// Kind of a message, from the weakest sign of a crash to the strongest. A later message replaces one of its own kind or a weaker one.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     #[default]

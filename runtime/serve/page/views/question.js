@@ -1,5 +1,5 @@
-// Questions of Toolcell to the user. The card stands above the input, outside of the conversation, where no text of a model
-// or a tool is ever shown; our own words come first, and everything foreign is in a box with its length and digest.
+// Questions to the user. The card stands above the input, outside of the conversation: our own words come first and say who
+// asks, and everything foreign is in a box with its length and digest, or on a button that only writes it into the input.
 import { h, box, foreign, line, words, announce } from "../dom.js";
 
 /** No answer is taken before the user can have read the title, in milliseconds: a key or a click that was meant for
