@@ -78,12 +78,20 @@ fn user_limits_a_bucket() {
         user.run(&["call", "memory_store", &arguments])
     };
     for (limits, refused) in [
-        ("[buckets.memory]\nbytes = \"1 KiB\"\n", "1024 bytes"),
-        ("[buckets.memory]\nkeys = 0\n", "0 keys"),
+        (
+            "[buckets.memory]\nbytes = \"1 KiB\"\n",
+            ["1024 bytes", "[buckets.memory] bytes = \"128 MiB\""],
+        ),
+        (
+            "[buckets.memory]\nkeys = 0\n",
+            ["0 keys", "[buckets.memory] keys = \"250 k\""],
+        ),
     ] {
         user.configure(&format!("{memory}{limits}"));
-        let seen = store(&"x".repeat(2000)).ended(1);
-        assert!(seen.stderr.contains(refused), "{}", seen.stderr);
+        let seen = store(&"x".repeat(2000)).ended(5);
+        for part in refused {
+            assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+        }
     }
     user.configure(&format!("{memory}[buckets.memory]\nbytes = \"1 KiB\"\n"));
     store("short").ended(0);
@@ -96,4 +104,53 @@ fn user_limits_a_bucket() {
         "{}",
         seen.stderr
     );
+}
+
+#[test]
+fn damaged_file_of_buckets_is_told_and_set_aside() {
+    let user = User::new();
+    user.configure("[tools.memory]\nenabled = true\ngrants = [\"keyvalue=memory\"]\n");
+    let store = || user.run(&["call", "memory_store", r#"{"content": "x"}"#]);
+    let doctor = |code: i32| {
+        let all = user.run(&["doctor", "--json"]).ended(code).json();
+        let mut all = all.as_array().unwrap().iter();
+        all.find(|check| check["check"] == "buckets").unwrap().clone()
+    };
+    assert_eq!(doctor(0)["text"], "none");
+    store().ended(0);
+    assert!(doctor(0)["text"].as_str().unwrap().starts_with("1 bucket, "));
+
+    let file = user.home().join(".local/share/toolcell/buckets.sqlite");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[..16].fill(b'x');
+    std::fs::write(&file, &bytes).unwrap();
+    let hint = "toolcell bucket set-aside";
+    for seen in [store().ended(74), user.run(&["bucket", "list"]).ended(74)] {
+        for part in [
+            "the buckets in `~/.local/share/toolcell/buckets.sqlite` cannot be used",
+            "the file is damaged",
+            hint,
+        ] {
+            assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+        }
+    }
+    let bad = doctor(74);
+    assert_eq!(bad["state"], "bad");
+    assert!(bad["hints"].to_string().contains(hint), "{bad}");
+
+    let seen = user.run(&["bucket", "set-aside"]).ended(0).stderr;
+    assert!(
+        seen.contains("the buckets are now in `~/.local/share/toolcell/buckets-"),
+        "{seen}"
+    );
+    let dir = file.parent().unwrap();
+    let kept = std::fs::read_dir(dir).unwrap().flatten().any(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        name.starts_with("buckets-") && std::fs::read(entry.path()).unwrap() == bytes
+    });
+    assert!(kept);
+    store().ended(0);
+    user.run(&["bucket", "set-aside"]).ended(0);
+    let seen = user.run(&["bucket", "set-aside"]).ended(0).stderr;
+    assert!(seen.contains("does not exist"), "{seen}");
 }

@@ -11,6 +11,7 @@ mod command_line;
 mod commands;
 mod components;
 mod config;
+mod databases;
 mod environment;
 mod error;
 mod exit;

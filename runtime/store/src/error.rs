@@ -53,16 +53,21 @@ impl From<SqliteError> for KeyValueError {
     }
 }
 
+/// `SQLITE_IOERR_SHMSIZE`: the file beside a database could not grow, because its disk is full
+/// (<https://www.sqlite.org/rescode.html#ioerr_shmsize>).
+const SHARED_MEMORY_SIZE: i32 = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+
 /// True if an error, or a cause of it, is a disk without space or a used-up quota.
 pub fn is_full(error: &(dyn Error + 'static)) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     let mut causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
     causes.any(|error| {
         let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        let sqlite = error
-            .downcast_ref::<rusqlite::ffi::Error>()
-            .map(|error| error.code);
-        matches!(io, Some(StorageFull | QuotaExceeded)) || sqlite == Some(ErrorCode::DiskFull)
+        let sqlite = error.downcast_ref::<rusqlite::ffi::Error>();
+        let is_sqlite_full = |error: &rusqlite::ffi::Error| {
+            error.code == ErrorCode::DiskFull || error.extended_code == SHARED_MEMORY_SIZE
+        };
+        matches!(io, Some(StorageFull | QuotaExceeded)) || sqlite.is_some_and(is_sqlite_full)
     })
 }
 
@@ -116,6 +121,15 @@ mod tests {
         let full = SqliteError::from(full.unwrap_err());
         let absent = SqliteError::from(connection.execute("DELETE FROM absent", []).unwrap_err());
         assert!(is_full(&full) && is_full(&StoreError::from(full)));
+        // The file of a database is there, and the one beside it cannot grow.
+        let beside = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
+        assert!(is_full(&SqliteError::from(rusqlite::Error::SqliteFailure(
+            beside, None
+        ))));
+        let other = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_READ);
+        assert!(!is_full(&SqliteError::from(rusqlite::Error::SqliteFailure(
+            other, None
+        ))));
         assert!(!is_full(&absent) && !is_full(&StoreError::from(absent)));
         for (kind, expected) in [
             (io::ErrorKind::StorageFull, true),

@@ -64,6 +64,21 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, SqliteError> {
     Ok(connection)
 }
 
+/// Checks the file for damage, in time in proportion to its size.
+///
+/// # Errors
+/// If the file is damaged or cannot be read.
+pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
+    let finding: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match finding.as_str() {
+        "ok" => Ok(()),
+        _ => {
+            let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            Err(rusqlite::Error::SqliteFailure(corrupt, Some(finding)))
+        }
+    }
+}
+
 /// Removes deleted data from the file for good.
 ///
 /// SQLite overwrites deleted data (`secure_delete`), but two places keep a copy: the WAL file until it is truncated,

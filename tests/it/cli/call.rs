@@ -193,7 +193,7 @@ fn endless_tool_is_stopped_and_limit_is_named() {
     insta::assert_snapshot!(error, @r"
     error: call to `probe` failed
       why: stopped by a limit: not finished after 300 ms
-     hint: raise the limit with --limit wall=600ms
+     hint: raise the limit with --limit wall=30s
     ");
     let fuel = user
         .run(&["call", "loop.wasm", "{}", "--limit", "fuel=1M"])
@@ -330,12 +330,42 @@ fn limit_that_a_tool_sees_as_an_error_is_a_limit_with_a_hint() {
             limit,
         ])
     };
-    for (limit, hint) in [("file_bytes=5", "file_bytes="), ("file_count=0", "file_count=")] {
+    for (limit, hint) in [
+        ("file_bytes=5", "file_bytes=256MiB"),
+        ("file_count=0", "file_count=10k"),
+    ] {
         let seen = call(limit).ended(5);
         let hint = format!("raise the limit with --limit files:{hint}");
         assert!(seen.stderr.contains(&hint), "{}", seen.stderr);
     }
     call("file_bytes=1KiB").ended(0);
+}
+
+#[test]
+fn hint_names_every_right_that_a_call_needs() {
+    let user = User::new();
+    user.file("a.txt", "a");
+    let call = |tool: &str, arguments: &str, grants: &[&str]| {
+        let mut command = vec!["call", tool, arguments];
+        command.extend(grants.iter().flat_map(|grant| ["--grant", grant]));
+        user.run(&command)
+    };
+    let paths = r#"{"from": "a.txt", "to": "b.txt"}"#;
+    let seen = call("files_move", paths, &["read=."]).ended(4);
+    let grant = format!("read+create+delete={}:/", user.work().display());
+    assert!(
+        seen.stderr.contains(&format!("--grant files:{grant}")),
+        "{}",
+        seen.stderr
+    );
+    call("files_move", paths, &[&grant]).ended(0);
+    // Without a directory, a tool that changes files is offered one to change.
+    let path = r#"{"path": "b.txt"}"#;
+    for (tool, grant) in [("files_delete", "write=."), ("files_read", "read=.")] {
+        let seen = call(tool, path, &[]).ended(1);
+        let hint = format!("--grant files:{grant}\n");
+        assert!(seen.stderr.contains(&hint), "{}", seen.stderr);
+    }
 }
 
 #[test]

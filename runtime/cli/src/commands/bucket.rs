@@ -10,6 +10,7 @@ use toolcell_store::{BucketInfo, SqliteBuckets};
 
 use crate::components::buckets;
 use crate::config::units::{Bytes, Count};
+use crate::databases::Database;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::json::print_line;
@@ -22,13 +23,15 @@ const AT_ONCE: usize = 16;
 /// Maximum number of characters shown of a key or a value in a list.
 const MAX_SHOWN: usize = 100;
 
-/// List, show, export and clear buckets.
+/// List, show, export and clear buckets, or begin a new file of them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bucket {
     List(List),
     Show(Show),
     Export(Export),
     Clear(Clear),
+    #[command(name = "set-aside")]
+    SetAside(SetAside),
 }
 
 /// List all buckets with their sizes.
@@ -76,8 +79,22 @@ pub(crate) struct Clear {
     bucket: String,
 }
 
+/// Rename the file of all buckets, so that the next write begins a new one.
+///
+/// For a file that is damaged or was made by a newer version. Nothing is deleted: the old file stays beside the new one. End
+/// other processes of Toolcell first: what they write until then goes into the old file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell bucket set-aside")]
+pub(crate) struct SetAside {}
+
 impl Bucket {
     pub(crate) async fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+        if let Self::SetAside(_) = self {
+            Database::Buckets.set_aside(environment, console)?;
+            return Ok(Exit::Ok);
+        }
         let store = buckets::existing(environment)?;
         let of_store = |error| buckets::unusable(environment, error);
         let all = match &store {
@@ -106,6 +123,7 @@ impl Bucket {
                 let keys = store.clear(&bucket).await.map_err(of_store)?;
                 console.note(text!("cleared `{}`: {} deleted", bucket, count(keys)));
             }
+            Self::SetAside(_) => {}
         }
         Ok(Exit::Ok)
     }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
 use toolcell_store::{BucketLimits, SqliteBuckets};
 
+use crate::databases::Database;
 use crate::environment::Environment;
-use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::error::Failure;
 
 /// Bucket store that creates its file on first use.
 pub(crate) struct Buckets {
@@ -92,11 +92,5 @@ pub(crate) fn check(environment: &Environment) -> Result<(), Failure> {
 
 /// Creates the failure for an error of the bucket store.
 pub(crate) fn unusable(environment: &Environment, error: KeyValueError) -> Failure {
-    let failure = Failure::new(Exit::Config, "the bucket store cannot be used");
-    match path(environment) {
-        Some(path) => failure
-            .why(text!("`{}`", environment.shown(&path)))
-            .because(error),
-        None => failure.because(error),
-    }
+    Database::Buckets.unusable(environment, error.into())
 }

@@ -6,11 +6,11 @@ use toolcell_core::StoreError;
 use toolcell_core::event::{Event, EventSink, TurnOutcome};
 
 use crate::agent::setup::AgentSetup;
+use crate::databases::Database;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::session::in_use::{self, Mark};
 use crate::session::saved_files::SavedFiles;
-use crate::session::store::defect;
 use crate::ui::escape;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::lines::JsonLines;
@@ -315,7 +315,7 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
         ),
         StoreError::Exists { .. } => (Exit::Usage, "the session cannot be used", None),
         StoreError::Failed { .. } => {
-            let (why, hint) = defect(&error);
+            let (why, hint) = Database::Sessions.defect(&error);
             let failure = Failure::new(Exit::Io, "the session could not be saved or read");
             let failure = match why {
                 Some(why) => failure.why(why),

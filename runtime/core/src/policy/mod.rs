@@ -130,7 +130,7 @@ pub struct BucketGrant {
 /// | `http_body` | bytes of one response body | 16 MiB | a large document |
 /// | `file_bytes` | bytes written to files in one call | 256 MiB | a large build; a runaway fills no disk |
 /// | `file_count` | files and directories created in one call | 10,000 | an unpacked archive; a runaway uses up no inodes |
-/// | `keyvalue_bytes` | bytes of keys and values, read and written in one call | 256 MiB | a full bucket, four times |
+/// | `keyvalue_bytes` | bytes of keys and values, read and written in one call | 256 MiB | a full bucket, twice |
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -186,13 +186,14 @@ impl Limits {
     }
 
     /// Returns the target of the [`Denial`](crate::receipt::Denial) in the receipt of a call that went beyond one of the
-    /// limits which its guest sees as an error: `http_requests`, `http_body`, `file_bytes` or `file_count`. No path and no URL
-    /// looks like it.
+    /// limits which its guest sees as an error: `http_requests`, `http_body`, `file_bytes`, `file_count` or `keyvalue_bytes`. No
+    /// path, no URL and no bucket looks like it.
     pub fn too_much(name: &str, limit: u64) -> String {
         let (unit, place) = match name {
             "http_requests" => ("request", "in one call"),
             "http_body" => ("byte", "in the body of one response"),
             "file_bytes" => ("byte", "written in one call"),
+            "keyvalue_bytes" => ("byte", "of buckets in one call"),
             _ => ("file", "created in one call"),
         };
         let s = if limit == 1 { "" } else { "s" };

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::keyvalue::{Quota, is_bucket_name};
 use crate::policy::Limits;
 use crate::provider::Usage;
 
@@ -119,6 +120,9 @@ pub struct BucketTouched {
     pub write: bool,
 }
 
+/// What follows the name of a bucket in the target of its [`Denial::full_bucket`].
+const FULL: &str = ": more than ";
+
 /// A denied operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
@@ -141,7 +145,11 @@ pub struct Denial {
 impl Denial {
     /// Returns the denial of an operation that went beyond a limit which its guest sees as an error ([`Limits::too_much`]).
     pub fn too_much(name: &str, limit: u64, needed: u64) -> Self {
-        let what = if name.starts_with("http") { "http" } else { "file" };
+        let what = match name.split_once('_') {
+            Some(("http", _)) => "http",
+            Some(("keyvalue", _)) => "keyvalue",
+            _ => "file",
+        };
         Self {
             what: what.into(),
             target: Limits::too_much(name, limit),
@@ -149,6 +157,28 @@ impl Denial {
             denied_by: None,
             needed,
         }
+    }
+
+    /// Returns the denial of a change with which a bucket would have more than `limit` keys or bytes.
+    pub fn full_bucket(bucket: &str, limit: u64, of: Quota) -> Self {
+        Self {
+            what: "keyvalue".into(),
+            target: format!("{bucket}{FULL}{limit} {of}"),
+            allow_with: None,
+            denied_by: None,
+            needed: 0,
+        }
+    }
+
+    /// Returns the bucket, its limit and of what, if this is a [`Denial::full_bucket`].
+    pub fn as_full_bucket(&self) -> Option<(&str, u64, Quota)> {
+        let (bucket, rest) = self.target.split_once(FULL)?;
+        let (limit, of) = rest.split_once(' ')?;
+        let of = [Quota::Keys, Quota::Bytes]
+            .into_iter()
+            .find(|quota| quota.to_string() == of)?;
+        let is_one = self.what == "keyvalue" && self.allow_with.is_none() && is_bucket_name(bucket);
+        is_one.then_some((bucket, limit.parse().ok()?, of))
     }
 
     /// True if both are the same denial, whatever was needed.

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use toolcell_core::keyvalue::Quota;
 use toolcell_core::receipt::Denial;
 use toolcell_core::{Receipt, Redactor};
 
@@ -73,7 +74,15 @@ impl ReceiptRecorder {
 
     /// Records an operation beyond a limit that the guest sees as an error; `needed` is the total with it.
     pub(crate) fn too_much(&self, name: &str, limit: u64, needed: u64) {
-        let denial = Denial::too_much(name, limit, needed);
+        self.beyond(Denial::too_much(name, limit, needed));
+    }
+
+    /// Records a change with which a bucket would have more than `limit` keys or bytes.
+    pub(crate) fn full_bucket(&self, bucket: &str, limit: u64, of: Quota) {
+        self.beyond(Denial::full_bucket(bucket, limit, of));
+    }
+
+    fn beyond(&self, denial: Denial) {
         let length = denial.what.len() + denial.target.len();
         self.note(length, |receipt| receipt.note_denial(denial));
     }

@@ -268,8 +268,11 @@ impl types::HostDescriptor for FilesView<'_> {
         new_fd: Resource<Descriptor>,
         new_path: String,
     ) -> FsResult<()> {
-        let old = self.permit(&fd, &path, Right::Read)?;
-        let new = self.permit(&new_fd, &new_path, Right::Create)?;
+        let (old, new) = (
+            self.permit(&fd, &path, Right::Read),
+            self.permit(&new_fd, &new_path, Right::Create),
+        );
+        let (old, new) = (old?, new?);
         if old.gains_in(&new) {
             new.deny(None);
             return Err(ErrorCode::NotPermitted.into());
@@ -331,8 +334,12 @@ impl types::HostDescriptor for FilesView<'_> {
         new_fd: Resource<Descriptor>,
         new_path: String,
     ) -> FsResult<()> {
-        let old = self.permit(&fd, &path, Right::Delete)?;
-        let new = self.permit(&new_fd, &new_path, Right::Create)?;
+        // Both are judged, so that the user learns of both rights at once.
+        let (old, new) = (
+            self.permit(&fd, &path, Right::Delete),
+            self.permit(&new_fd, &new_path, Right::Create),
+        );
+        let (old, new) = (old?, new?);
         let replaces = !new.has(Right::Delete) && self.exists(&new_fd, &new_path)?;
         if replaces && !new.check(Right::Delete) {
             return Err(ErrorCode::NotPermitted.into());

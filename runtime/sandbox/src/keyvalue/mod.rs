@@ -79,7 +79,12 @@ impl Buckets {
 
     /// Records the denied access to a bucket and returns the refusal.
     fn deny(&self, name: &str, grant: Option<BucketGrant>) -> TrappableStoreError {
-        let shown = name[..name.floor_char_boundary(MAX_NOTED_NAME)].to_owned();
+        let shown = &name[..name.floor_char_boundary(MAX_NOTED_NAME)];
+        // What is no name cannot look like another denial.
+        let shown = match is_bucket_name(name) {
+            true => shown.to_owned(),
+            false => format!("\"{}\"", shown.escape_debug()),
+        };
         let grant = grant.map(|grant| Grant::Bucket(grant).to_string());
         self.recorder.denial("keyvalue", shown, grant);
         TrappableStoreError::Error(store::Error::AccessDenied)
@@ -92,14 +97,15 @@ impl Buckets {
                 self.left = left;
                 Ok(())
             }
-            None => Err(self.spent()),
+            None => Err(self.spent(bytes)),
         }
     }
 
-    fn spent(&self) -> TrappableStoreError {
+    /// Records that the quota of the call does not suffice for `bytes` more, and returns the refusal.
+    fn spent(&self, bytes: u64) -> TrappableStoreError {
         let limit = self.limit;
-        self.recorder
-            .denial("keyvalue", format!("more than {limit} bytes in one call"), None);
+        let needed = (limit - self.left).saturating_add(bytes);
+        self.recorder.too_much("keyvalue_bytes", limit, needed);
         refusal(format!(
             "the limit of {limit} bytes of buckets per call is exhausted"
         ))
@@ -173,7 +179,9 @@ impl KeyValueView<'_> {
         let limit = self.buckets.left.min(memory).min(MAX_READ_BYTES);
         let values = match bucket.get(keys, limit).await {
             Err(KeyValueError::TooMuch { .. }) if limit == memory => return Err(no_memory()),
-            Err(KeyValueError::TooMuch { .. }) if limit < MAX_READ_BYTES => return Err(self.buckets.spent()),
+            Err(KeyValueError::TooMuch { .. }) if limit < MAX_READ_BYTES => {
+                return Err(self.buckets.spent(limit.saturating_add(1)));
+            }
             values => values?,
         };
         let bytes: usize = values.iter().flatten().map(Vec::len).sum();
@@ -202,7 +210,21 @@ impl KeyValueView<'_> {
         }
         self.hold(bytes)?;
         self.buckets.spend(bytes)?;
-        Ok(bucket.set(pairs).await?)
+        let set = bucket.set(pairs).await;
+        self.changed(handle, set)
+    }
+
+    /// Returns the result of a change. One for which the bucket has no room is recorded.
+    fn changed<T>(
+        &self,
+        handle: &Handle,
+        result: Result<T, KeyValueError>,
+    ) -> Result<T, TrappableStoreError> {
+        if let Err(KeyValueError::Full { limit, of }) = &result {
+            let name = &self.table.get(handle)?.grant.bucket;
+            self.buckets.recorder.full_bucket(name, *limit, *of);
+        }
+        Ok(result?)
     }
 
     async fn remove(&mut self, handle: &Handle, keys: Vec<String>) -> Result<(), TrappableStoreError> {
@@ -302,7 +324,8 @@ impl atomics::Host for KeyValueView<'_> {
     ) -> Result<u64, TrappableStoreError> {
         let bucket = self.writing(&handle)?;
         self.buckets.spend(check_key(&key)?)?;
-        Ok(bucket.increment(key, delta).await?)
+        let sum = bucket.increment(key, delta).await;
+        self.changed(&handle, sum)
     }
 }
 

@@ -16,7 +16,7 @@ use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
 
 use self::write::{Op, Write};
 use crate::SqliteError;
-use crate::sqlite::{Kind, Upgrade};
+use crate::sqlite::{self, Kind, Upgrade};
 use crate::threads::Threads;
 
 /// File of buckets. Its application id is "tckv".
@@ -77,8 +77,8 @@ pub struct SqliteBuckets {
 ///
 /// | limit | unit | default | reason |
 /// |---|---|---|---|
-/// | `keys` | keys | 100,000 | ten times the size of a long-lived memory |
-/// | `bytes` | bytes of keys and values | 64 MiB | the whole bucket can be read in one call |
+/// | `keys` | keys | 250,000 | a memory of 100,000 entries with its index, twice |
+/// | `bytes` | bytes of keys and values | 128 MiB | the same; the whole bucket can be read in one call |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketLimits {
     /// Maximum number of keys.
@@ -90,8 +90,8 @@ pub struct BucketLimits {
 impl Default for BucketLimits {
     fn default() -> Self {
         Self {
-            keys: 100_000,
-            bytes: 64 << 20,
+            keys: 250_000,
+            bytes: 128 << 20,
         }
     }
 }
@@ -128,6 +128,15 @@ impl SqliteBuckets {
     /// If the store cannot be read.
     pub fn buckets(&self) -> BoxFuture<'_, Result<Vec<BucketInfo>, KeyValueError>> {
         self.threads.read(|connection| read::buckets(connection))
+    }
+
+    /// Checks the file for damage, in time in proportion to its size.
+    ///
+    /// # Errors
+    /// If the file is damaged or cannot be read.
+    pub fn check(&self) -> BoxFuture<'_, Result<(), KeyValueError>> {
+        self.threads
+            .read(|connection| sqlite::check(connection).map_err(failed))
     }
 
     /// Removes a bucket with all its pairs, and returns how many there were.

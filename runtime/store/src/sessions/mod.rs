@@ -25,6 +25,7 @@ pub use self::index::without_case;
 use self::totals::Totals;
 use self::write::{NewEntry, Op};
 use crate::SqliteError;
+use crate::sqlite;
 use crate::threads::Threads;
 
 /// Session store in one SQLite file.
@@ -127,18 +128,8 @@ impl SqliteSessions {
     /// # Errors
     /// If the file is damaged or cannot be read.
     pub async fn check(&self) -> Result<(), StoreError> {
-        self.read(|connection| {
-            let sql = "PRAGMA quick_check(1)";
-            let finding: String = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
-            match finding.as_str() {
-                "ok" => Ok(()),
-                _ => {
-                    let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-                    Err(failed(rusqlite::Error::SqliteFailure(corrupt, Some(finding))))
-                }
-            }
-        })
-        .await
+        self.read(|connection| sqlite::check(connection).map_err(failed))
+            .await
     }
 
     /// Runs a query. A failure names the file.

@@ -257,7 +257,7 @@ fn damaged_store_is_set_aside_and_nothing_is_lost() {
     let seen = user.run(&["session", "set-aside"]).ended(0);
     assert!(
         seen.stderr
-            .contains("the sessions are now in `~/.local/state/toolcell/sessions-"),
+            .contains("the saved sessions are now in `~/.local/state/toolcell/sessions-"),
         "{}",
         seen.stderr
     );

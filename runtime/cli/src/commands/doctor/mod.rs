@@ -27,7 +27,7 @@ use crate::ui::render;
 use crate::ui::render::Console;
 use crate::ui::terminal::{Name, Own, Shown, Text, text};
 
-/// Check the engine, the cache, the configuration, the built-in tools, the saved sessions, the terminal and the model
+/// Check the engine, the cache, the configuration, the built-in tools, the saved sessions, the buckets, the terminal and the model
 /// provider.
 ///
 /// Without `--online`, nothing is sent over the network.
@@ -126,6 +126,7 @@ impl Doctor {
             )?;
         }
         show("sessions".into(), surroundings::sessions(environment).await)?;
+        show("buckets".into(), surroundings::buckets(environment).await)?;
         show("terminals".into(), surroundings::terminals(environment))?;
         show("toolchains".into(), surroundings::toolchains(environment))?;
         let (telemetry, is_as_wanted) = telemetry::state(environment);

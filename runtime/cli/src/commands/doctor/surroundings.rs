@@ -1,10 +1,11 @@
-//! Checks of what surrounds Toolcell: the saved sessions, the terminal, the toolchains of tool authors.
+//! Checks of what surrounds Toolcell: the saved sessions, the buckets, the terminal, the toolchains of tool authors.
 
 use std::path::{Path, PathBuf};
 
 use toolcell_core::SessionStore as _;
 
 use super::report::Finding;
+use crate::components::buckets;
 use crate::config::units::Bytes;
 use crate::environment::Environment;
 use crate::session::store;
@@ -36,6 +37,30 @@ pub(super) async fn sessions(environment: &Environment) -> Finding {
             Finding::Good(format!("{} saved, {}", all.len(), Bytes(bytes)))
         }
         Err(error) => Finding::Bad(store_failure(error)),
+    }
+}
+
+/// Checks the file of all buckets.
+pub(super) async fn buckets(environment: &Environment) -> Finding {
+    let store = match buckets::existing(environment) {
+        Ok(Some(store)) => store,
+        Ok(None) => return Finding::Good("none".into()),
+        Err(failure) => return Finding::Bad(failure),
+    };
+    let checked = async {
+        store.check().await?;
+        store.buckets().await
+    };
+    match checked.await {
+        Ok(all) => {
+            let bytes = Bytes(all.iter().map(|info| info.bytes).sum());
+            Finding::Good(match all.len() {
+                0 => "none".into(),
+                1 => format!("1 bucket, {bytes}"),
+                n => format!("{n} buckets, {bytes}"),
+            })
+        }
+        Err(error) => Finding::Bad(buckets::unusable(environment, error)),
     }
 }
 

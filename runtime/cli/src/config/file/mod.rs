@@ -343,10 +343,10 @@ fn responses_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BucketTable {
-    /// Number of keys (default 100 k).
+    /// Number of keys (default 250 k).
     #[schemars(with = "Option<Count>")]
     pub(crate) keys: Option<Spanned<Count>>,
-    /// Size of keys and values (default 64 MiB).
+    /// Size of keys and values (default 128 MiB).
     #[schemars(with = "Option<Bytes>")]
     pub(crate) bytes: Option<Spanned<Bytes>>,
 }

@@ -44,7 +44,12 @@ impl Unit {
         let units: &[(&str, u64)] = match self {
             Self::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)],
             Self::Time => &[("s", 1_000), ("ms", 1)],
-            Self::Count => &[("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)],
+            Self::Count => &[
+                ("T", 1_000_000_000_000),
+                ("G", 1_000_000_000),
+                ("M", 1_000_000),
+                ("k", 1_000),
+            ],
             Self::Money => return Money(value).to_string(),
         };
         match units

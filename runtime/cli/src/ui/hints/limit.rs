@@ -1,11 +1,14 @@
 //! Values in hints that raise a limit of a call.
 
+use toolcell_core::keyvalue::Quota;
 use toolcell_core::{Limit, Limits, Receipt};
+use toolcell_store::BucketLimits;
 
 use crate::config::limits;
+use crate::ui::escape;
 
-/// Returns the setting behind a limit, and a value for it: what the call needed, as far as its receipt says, or else twice
-/// the limit, or the default of a limit of 0. There is none if the rest of a budget was less than the limit.
+/// Returns the setting behind a limit, and a value for it: what the call needed, if its receipt says all of it, or else the
+/// default, or twice a limit that is not below the default. There is none if the rest of a budget was less than the limit.
 pub(super) fn limit_setting(
     limit: &Limit,
     receipt: &Receipt,
@@ -32,7 +35,7 @@ pub(super) fn limit_setting(
 }
 
 /// Returns a larger limit with which at least what was refused fits. The tool may ask for more after it, so that it is no
-/// less than twice the limit.
+/// less than the default, or than twice a limit that is not below the default.
 pub(super) fn sufficient(name: &'static str, limit: u64, needed: u64) -> u64 {
     let larger = larger(name, limit);
     match needed > larger {
@@ -41,12 +44,24 @@ pub(super) fn sufficient(name: &'static str, limit: u64, needed: u64) -> u64 {
     }
 }
 
-/// Returns twice a limit, or the default of a limit of 0.
+/// Returns twice a limit, or the default of one below it.
 fn larger(name: &'static str, limit: u64) -> u64 {
-    match limit {
-        0 => limits::get(&Limits::default(), name),
-        limit => limit.saturating_mul(2),
+    let default = limits::get(&Limits::default(), name);
+    match limit < default {
+        true => default,
+        false => limit.saturating_mul(2),
     }
+}
+
+/// Returns a larger limit of a bucket as a TOML value: the default, or twice a limit that is not below it.
+pub(super) fn larger_bucket(limit: u64, of: Quota) -> String {
+    let defaults = BucketLimits::default();
+    let (unit, default) = match of {
+        Quota::Keys => ("file_count", defaults.keys),
+        _ => ("file_bytes", defaults.bytes),
+    };
+    let larger = default.max(limit.saturating_mul(2));
+    escape::toml(&limits::exactly(unit, larger))
 }
 
 /// Rounds bytes up to whole KiB, and from 1 MiB on to whole MiB.
@@ -65,14 +80,17 @@ mod tests {
             memory: 0,
             output: 0,
             wall_ms: 0,
+            fuel: 0,
             ..Limits::default()
         };
         let setting = |limit| limit_setting(&limit, &Receipt::default(), &none);
         for (limit, expected) in [
             (Limit::Memory(0), ("memory", "256 MiB")),
             (Limit::Output(0), ("output", "4 MiB")),
-            (Limit::Output(1), ("output", "2")),
-            (Limit::WallTimeMs(2_000), ("wall", "4 s")),
+            (Limit::Output(1), ("output", "4 MiB")),
+            (Limit::WallTimeMs(2_000), ("wall", "30 s")),
+            (Limit::WallTimeMs(30_000), ("wall", "60 s")),
+            (Limit::Fuel(1_000), ("fuel", "1 T")),
         ] {
             assert_eq!(setting(limit), Some((expected.0, expected.1.to_owned())));
         }
@@ -107,14 +125,15 @@ mod tests {
     #[test]
     fn raised_limit_suffices_for_what_was_refused() {
         for (name, limit, needed, value) in [
-            ("file_bytes", 10, 20, 20),
-            ("file_bytes", 10, 21, 1_024),
-            ("http_body", 10, 1_000, 1_024),
+            ("file_bytes", 10, 20, 256 << 20),
+            ("file_bytes", 10, (256 << 20) + 1, 257 << 20),
+            ("file_bytes", 256 << 20, (256 << 20) + 1, 512 << 20),
             ("http_body", 16 << 20, (64 << 20) + 1, 65 << 20),
             ("http_body", 10, u64::MAX, u64::MAX),
             ("http_body", 0, 1_000, 16 << 20),
             ("http_body", 0, 17 << 20, 17 << 20),
-            ("http_requests", 1, 2, 2),
+            ("http_requests", 1, 2, 64),
+            ("http_requests", 64, 65, 128),
             ("file_count", 0, 1, 10_000),
         ] {
             assert_eq!(sufficient(name, limit, needed), value, "{name} {limit} {needed}");

@@ -6,6 +6,7 @@ mod limit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use toolcell_core::keyvalue::Quota;
 use toolcell_core::policy::DirAccess;
 use toolcell_core::receipt::Denial;
 use toolcell_core::{Grant, Limits, Receipt, ToolError};
@@ -30,7 +31,13 @@ const DIRECTORIES: &str = "directories";
 const SOCKETS: [&str; 2] = ["socket", "dns"];
 
 /// Limits that the tool of a call sees as errors, so that they end no call.
-const QUOTAS: [&str; 4] = ["http_requests", "http_body", "file_bytes", "file_count"];
+const QUOTAS: [&str; 5] = [
+    "http_requests",
+    "http_body",
+    "file_bytes",
+    "file_count",
+    "keyvalue_bytes",
+];
 
 /// Words by which an error says that a file was not found: those of the SDK, of C libraries, Rust, Go, Python and
 /// JavaScript. Interpreters look for files on other occasions, too, such as the source lines of a stack trace.
@@ -54,6 +61,8 @@ struct Known {
     /// True if it can request files and has no directory. Without a directory there is no path to request, and no
     /// denial.
     without_files: bool,
+    /// Access that its tool requests if it has no directory. What a tool says of itself counts for built-in ones alone.
+    wants: DirAccess,
     limits: Limits,
     /// HTTP grants for `https` alone, with their hosts.
     https_only: Vec<(String, Grant)>,
@@ -94,6 +103,7 @@ impl AllowHints {
                     matches!(path.origin, Origin::File(..)) && !loaded.settings.is_of_project()
                 }
             };
+            let is_shipped = matches!(loaded.settings.component, ComponentSource::Shipped(_));
             let has_directory =
                 (loaded.settings.grants.iter()).any(|line| matches!(line.grant, Grant::Dir { .. }));
             let https_only = (loaded.settings.grants.iter()).filter_map(|line| match &line.grant {
@@ -107,10 +117,16 @@ impl AllowHints {
                 configured,
                 limits: loaded.settings.limits.limits.clone(),
                 https_only: https_only.collect(),
+                wants: DirAccess::READ,
                 without_files: !has_directory && loaded.component.abilities().contains(&Ability::Files),
             };
             for tool in loaded.called() {
-                tools.insert(tool.spec().name.to_string(), known.clone());
+                let spec = tool.spec();
+                let mut known = known.clone();
+                if is_shipped && !spec.hints.read_only {
+                    known.wants = DirAccess::WRITE;
+                }
+                tools.insert(spec.name.to_string(), known);
             }
         }
         Self {
@@ -188,7 +204,10 @@ impl AllowHints {
             let more = sufficient(name, limit, denial.needed);
             Some(self.raise(known, name, limits::exactly(name, more)))
         });
-        exceeded.collect()
+        let full = receipt.denials.iter().filter_map(Denial::as_full_bucket);
+        exceeded
+            .chain(full.map(|(bucket, limit, of)| self.raise_bucket(bucket, limit, of)))
+            .collect()
     }
 
     /// Returns hints that allow the denied accesses of this call.
@@ -221,7 +240,7 @@ impl AllowHints {
                 &Grant::Dir {
                     host: ".".into(),
                     guest: None,
-                    access: DirAccess::READ,
+                    access: known.wants,
                 },
                 component,
                 file,
@@ -263,6 +282,17 @@ impl AllowHints {
                 escape::toml(&value)
             ),
         }
+    }
+
+    /// Returns the configuration line that gives a full bucket more room.
+    fn raise_bucket(&self, bucket: &str, limit: u64, of: Quota) -> String {
+        let file = self.user_file.as_deref().unwrap_or("your own configuration");
+        let larger = limit::larger_bucket(limit, of);
+        let key = match bucket.contains('.') {
+            true => escape::toml(bucket),
+            false => bucket.to_owned(),
+        };
+        format!("the bucket `{bucket}` is full; raise its limit, in {file}: [buckets.{key}] {of} = {larger}")
     }
 
     /// Returns one sentence per denial of a hook, with the configuration line that would allow it, or the denial that
@@ -309,6 +339,7 @@ mod tests {
             component: "x".into(),
             configured: false,
             without_files: false,
+            wants: DirAccess::READ,
             limits: Limits::default(),
             https_only: Vec::new(),
         }
@@ -329,6 +360,7 @@ mod tests {
             ("http_body", "http_body=32MiB"),
             ("file_bytes", "file_bytes=512MiB"),
             ("file_count", "file_count=20k"),
+            ("keyvalue_bytes", "keyvalue_bytes=512MiB"),
         ] {
             let denial = |limit| Denial::too_much(name, limit, limit + 1);
             let limit = limits::get(&Limits::default(), name);
@@ -358,8 +390,79 @@ mod tests {
         }
         assert_eq!(
             hints.of("x", &receipt, None),
-            ["raise the limit with --limit file_bytes=1KiB"]
+            ["raise the limit with --limit file_bytes=256MiB"]
         );
+        receipt.note_denial(Denial::too_much("file_bytes", 10, (256 << 20) + 1));
+        assert_eq!(
+            hints.of("x", &receipt, None),
+            ["raise the limit with --limit file_bytes=257MiB"]
+        );
+    }
+
+    #[test]
+    fn full_bucket_has_a_hint_with_its_setting() {
+        let hints = hints_of(known());
+        for (bucket, limit, of, line) in [
+            ("memory", 5, Quota::Keys, "[buckets.memory] keys = \"250 k\""),
+            (
+                "memory",
+                250_000,
+                Quota::Keys,
+                "[buckets.memory] keys = \"500 k\"",
+            ),
+            (
+                "a.b",
+                128 << 20,
+                Quota::Bytes,
+                "[buckets.\"a.b\"] bytes = \"256 MiB\"",
+            ),
+        ] {
+            let receipt = Receipt {
+                denials: vec![Denial::full_bucket(bucket, limit, of)],
+                ..Receipt::default()
+            };
+            let hint =
+                format!("the bucket `{bucket}` is full; raise its limit, in your own configuration: {line}");
+            assert_eq!(hints.of("x", &receipt, None), [hint]);
+            assert_eq!(receipt.denials[0].as_full_bucket(), Some((bucket, limit, of)));
+        }
+        // A name that the guest opened is no full bucket.
+        for target in ["\"memory: more than 5 keys\"", "a b: more than 5 keys", "memory"] {
+            let opened = Denial {
+                target: target.into(),
+                ..Denial::full_bucket("memory", 5, Quota::Keys)
+            };
+            assert_eq!(opened.as_full_bucket(), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn tool_without_directory_is_offered_what_it_wants() {
+        let receipt = Receipt {
+            denials: vec![Denial {
+                what: DIRECTORIES.into(),
+                target: "/".into(),
+                allow_with: None,
+                denied_by: None,
+                needed: 0,
+            }],
+            ..Receipt::default()
+        };
+        let error = ToolError::Failed {
+            message: "`a` does not exist: no files are granted to this tool".into(),
+        };
+        for (wants, grant) in [(DirAccess::READ, "read=."), (DirAccess::WRITE, "write=.")] {
+            let hints = hints_of(Known {
+                without_files: true,
+                wants,
+                ..known()
+            });
+            let shown = hints.of("x", &receipt, Some(&error));
+            assert!(
+                shown[0].ends_with(&format!("allow it with --grant {grant}")),
+                "{shown:?}"
+            );
+        }
     }
 
     #[test]

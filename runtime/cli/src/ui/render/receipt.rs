@@ -83,6 +83,8 @@ pub(crate) fn allow_hints<'a>(
     https_only: impl Fn(&Grant) -> Option<&'a Grant>,
 ) -> Vec<String> {
     let mut hints = Vec::new();
+    // One hint for each directory: a move needs several rights to it, and a tool tries one after the other.
+    let mut directories: Vec<Grant> = Vec::new();
     for denial in &receipt.denials {
         if let Some(by) = &denial.denied_by {
             let hint = text!("`{}` is denied by {}", denial.target, by).inert();
@@ -99,6 +101,26 @@ pub(crate) fn allow_hints<'a>(
         else {
             continue;
         };
+        if let Grant::Dir { host, guest, access } = &grant {
+            let same = directories.iter_mut().find_map(|known| match known {
+                Grant::Dir {
+                    host: h,
+                    guest: g,
+                    access,
+                } if (&*h, &*g) == (host, guest) => Some(access),
+                _ => None,
+            });
+            match same {
+                Some(all) => {
+                    all.read |= access.read;
+                    all.write |= access.write;
+                    all.create |= access.create;
+                    all.delete |= access.delete;
+                }
+                None => directories.push(grant),
+            }
+            continue;
+        }
         let mut hint = allow(&grant, component, configuration);
         if let Some(granted) = https_only(&grant) {
             hint = format!("`{granted}` allows https alone, and the request is for http; {hint}");
@@ -107,6 +129,8 @@ pub(crate) fn allow_hints<'a>(
             hints.push(hint);
         }
     }
+    let directories = directories.iter();
+    hints.extend(directories.map(|grant| allow(grant, component, configuration)));
     hints
 }
 
