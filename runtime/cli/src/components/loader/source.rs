@@ -61,9 +61,12 @@ fn read_component(path: &Sourced<PathBuf>, label: &str) -> Result<Vec<u8>, Failu
     toolcell_fs::read(&path.value, &Rules::named(MAX_COMPONENT_BYTES)).map_err(|error| {
         let hint = match error.refusal() {
             Some(Refusal::NotAFile(_)) => Some("name the `.wasm` file itself"),
-            None if error.is_not_found() => {
-                Some("check the path; relative paths start at the working directory")
-            }
+            None if error.is_not_found() => Some(match &path.origin {
+                Origin::File(..) => {
+                    "check the path; relative paths start at the directory of the configuration file"
+                }
+                _ => "check the path; relative paths start at the working directory",
+            }),
             _ => None,
         };
         user_files::because(fail(), error).hints(hint.map(str::to_owned))
