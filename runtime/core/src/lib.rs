@@ -39,6 +39,7 @@ pub mod secret;
 pub mod store;
 pub mod suggest;
 pub mod tool;
+mod units;
 
 pub use error_chain::{SharedError, causes, error_chain};
 pub use event::plan;

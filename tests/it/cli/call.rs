@@ -199,7 +199,7 @@ fn endless_tool_is_stopped_and_limit_is_named() {
         .run(&["call", "loop.wasm", "{}", "--limit", "fuel=1M"])
         .ended(5);
     assert!(
-        fuel.stderr.contains("1000000 units of fuel used up"),
+        fuel.stderr.contains("1 M units of fuel used up"),
         "{}",
         fuel.stderr
     );

@@ -10,7 +10,7 @@ const FAILURES: [(&str, &str); 5] = [
         "it crashed: wasm trap: wasm `unreachable` instruction executed",
     ),
     ("spin", "stopped by a limit: not finished after 300 ms"),
-    ("hoard", "stopped by a limit: more than 33554432 bytes of memory"),
+    ("hoard", "stopped by a limit: more than 32 MiB of memory"),
     (
         "flood",
         "its response is invalid: it leaves more than 65536 bytes",

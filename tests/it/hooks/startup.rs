@@ -65,7 +65,7 @@ fn unusable_hook_is_startup_error() {
     error: the component `gone.wasm` cannot be read
       why: in ~/.config/toolcell/config.toml, line 2, column 13
          - No such file or directory (os error 2)
-     hint: check the path; relative paths start at the working directory
+     hint: check the path; relative paths start at the directory of the configuration file
     error: `core.wasm` cannot be loaded
       why: this is a WebAssembly core module, not a component
          - in ~/.config/toolcell/config.toml, line 2, column 13

@@ -272,7 +272,7 @@ fn limit_that_ended_a_call_is_not_told_as_a_denial() {
     let mut client = Client::session(&user, &["--tool", "loop.wasm", "--limit", "fuel=1M"]);
     assert_eq!(client.call(1, "probe", json!({}))["isError"], true);
     let seen = client.finish();
-    let told = "a call of `probe` was stopped by a limit: 1000000 units of fuel used up; raise the limit with --limit fuel=1T";
+    let told = "a call of `probe` was stopped by a limit: 1 M units of fuel used up; raise the limit with --limit fuel=1T";
     assert!(seen.stderr.contains(told), "{}", seen.stderr);
     assert!(!seen.stderr.contains("denied"), "{}", seen.stderr);
 }

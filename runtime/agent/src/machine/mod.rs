@@ -31,7 +31,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::event::{DataFlow, EVENT_VERSION, NoticeLevel, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderInfo, Usage};
-use toolcell_core::{ArgumentPlace, CallResult, Event, Message, Part, Receipt, Schema, ToolError};
+use toolcell_core::{ArgumentPlace, CallResult, Event, Limit, Message, Part, Receipt, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
 use crate::context;
@@ -408,7 +408,7 @@ impl Step<'_> {
         if phase == Phase::Requesting {
             let reason = match &outcome {
                 TurnOutcome::Cancelled => "cancelled".to_owned(),
-                TurnOutcome::Deadline { ms } => format!("not finished after {ms} ms"),
+                TurnOutcome::Deadline { ms } => Limit::WallTimeMs(*ms).to_string(),
                 TurnOutcome::HostFailed { message } => message.clone(),
                 TurnOutcome::Budget { reason } => reason.clone(),
                 _ => "stopped".to_owned(),

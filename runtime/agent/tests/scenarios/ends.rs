@@ -190,7 +190,7 @@ async fn requests_and_calls_have_their_own_timeouts() {
     let report = session.ask("Go").await.unwrap();
     assert_eq!(
         report.calls[0].result.error.as_ref().unwrap().to_string(),
-        "stopped by a limit: not finished after 1000 ms"
+        "stopped by a limit: not finished after 1 s"
     );
     assert_eq!(report.calls[0].result.receipt.as_ref().unwrap().fuel, 7);
     assert!(

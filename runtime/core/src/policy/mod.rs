@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use self::denial::{BucketDenial, Denials, DeniedUse, PathDenial};
 use self::grant::{Grant, InvalidGrant};
 use crate::secret::SecretBinding;
+use crate::units;
 
 /// Grants and limits of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -189,15 +190,18 @@ impl Limits {
     /// limits which its guest sees as an error: `http_requests`, `http_body`, `file_bytes`, `file_count` or `keyvalue_bytes`. No
     /// path, no URL and no bucket looks like it.
     pub fn too_much(name: &str, limit: u64) -> String {
-        let (unit, place) = match name {
-            "http_requests" => ("request", "in one call"),
-            "http_body" => ("byte", "in the body of one response"),
-            "file_bytes" => ("byte", "written in one call"),
-            "keyvalue_bytes" => ("byte", "of buckets in one call"),
-            _ => ("file", "created in one call"),
+        let counted = |unit: &str| {
+            let s = if limit == 1 { "" } else { "s" };
+            format!("{} {unit}{s}", units::count(limit))
         };
-        let s = if limit == 1 { "" } else { "s" };
-        format!("more than {limit} {unit}{s} {place}")
+        let limit = match name {
+            "http_requests" => format!("{} in one call", counted("request")),
+            "http_body" => format!("{} in the body of one response", units::size(limit)),
+            "file_bytes" => format!("{} written in one call", units::size(limit)),
+            "keyvalue_bytes" => format!("{} of buckets in one call", units::size(limit)),
+            _ => format!("{} created in one call", counted("file")),
+        };
+        format!("more than {limit}")
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units;
+
 /// Error of a call.
 ///
 /// All variants but [`ToolError::Host`] are results for the model: the loop converts them into a tool result and
@@ -106,15 +108,15 @@ pub enum Limit {
 impl std::fmt::Display for Limit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
-            Self::Fuel(n) => write!(f, "{n} units of fuel used up"),
-            Self::WallTimeMs(n) => write!(f, "not finished after {n} ms"),
-            Self::Memory(n) => write!(f, "more than {n} bytes of memory"),
+            Self::Fuel(n) => write!(f, "{} units of fuel used up", units::count(n)),
+            Self::WallTimeMs(n) => write!(f, "not finished after {}", units::time(n)),
+            Self::Memory(n) => write!(f, "more than {} of memory", units::size(n)),
             Self::TableElements(n) => write!(f, "more than {n} table elements"),
             Self::Instances(n) => write!(f, "more than {n} instances, memories or tables"),
             Self::Handles(1) => write!(f, "more than 1 handle"),
             Self::Handles(n) => write!(f, "more than {n} handles"),
-            Self::Output(n) => write!(f, "more than {n} bytes of output"),
-            Self::Stack(n) => write!(f, "recursion deeper than a stack of {n} bytes"),
+            Self::Output(n) => write!(f, "more than {} of output", units::size(n)),
+            Self::Stack(n) => write!(f, "recursion deeper than a stack of {}", units::size(n)),
         }
     }
 }

@@ -333,10 +333,7 @@ async fn call_beyond_its_byte_limit_is_refused() {
     let mut writing = call();
     writing.set("b", "k", &[0; 19]).await.unwrap();
     assert_eq!(message(writing.get("b", "k").await), why, "nothing is left");
-    assert_eq!(
-        writing.denials(),
-        [denial("more than 20 bytes in one call", None)]
-    );
+    assert_eq!(writing.denials(), [Denial::too_much("keyvalue_bytes", 20, 21)]);
     assert_eq!(message(call().set("b", "k", &[0; 20]).await), why);
 
     // The key of the request and the value.
@@ -351,7 +348,7 @@ async fn call_beyond_its_byte_limit_is_refused() {
         why.replace("20", "19"),
         "nothing of it is read"
     );
-    assert_eq!(short.denials(), [denial("more than 19 bytes in one call", None)]);
+    assert_eq!(short.denials(), [Denial::too_much("keyvalue_bytes", 19, 20)]);
 
     let mut listing = call();
     for _ in 0..20 {
