@@ -209,9 +209,10 @@ async fn bucket_without_grant_is_denied_and_recorded() {
         [
             denial("shop", Some("keyvalue=shop")),
             denial("other", Some("keyvalue=other")),
-            denial("", None),
-            denial("../x", None),
-            denial(&"é".repeat(32), None),
+            // What is no name is quoted, so that it looks like no other denial.
+            denial("\"\"", None),
+            denial("\"../x\"", None),
+            denial(&format!("\"{}\"", "é".repeat(32)), None),
         ]
     );
     assert_eq!(call.buckets.recorder.lock().buckets, []);

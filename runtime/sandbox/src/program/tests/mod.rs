@@ -521,7 +521,7 @@ async fn program_that_runs_on_ends_with_its_cell_or_a_limit() {
         let lines = told.lines.lock().unwrap();
         lines
             .iter()
-            .any(|line| line.starts_with("stopped by a limit: 1000000 units of fuel"))
+            .any(|line| line.starts_with("stopped by a limit: 1 M units of fuel"))
     };
     while !is_told() {
         tokio::task::yield_now().await;
