@@ -176,16 +176,56 @@ pub(super) fn title(events: &[Event]) -> String {
         }),
         _ => None,
     });
-    let text = prompt.unwrap_or_default();
+    shortened(prompt.unwrap_or_default())
+}
+
+/// Returns the first words of a text on one line, with `…` for those that do not fit.
+fn shortened(text: &str) -> String {
+    let printable = |word: &str| -> String { word.chars().filter(|c| !c.is_control()).collect() };
+    let words = text.split_whitespace().map(printable);
+    let mut words = words.filter(|word| !word.is_empty()).peekable();
     let mut title = String::new();
-    for word in text.split_whitespace() {
-        if !title.is_empty() {
-            title.push(' ');
-        }
-        title.extend(word.chars().filter(|c| !c.is_control()));
-        if title.chars().count() >= TITLE_CHARS {
+    let mut length = 0;
+    while let Some(word) = words.next() {
+        let blank = usize::from(!title.is_empty());
+        let with_word = length + blank + word.chars().count();
+        let ellipsis = usize::from(words.peek().is_some());
+        if with_word + ellipsis > TITLE_CHARS {
+            if title.is_empty() {
+                title.extend(word.chars().take(TITLE_CHARS - 1));
+            }
+            title.push('…');
             break;
         }
+        if blank > 0 {
+            title.push(' ');
+        }
+        title.push_str(&word);
+        length = with_word;
     }
-    title.chars().take(TITLE_CHARS).collect()
+    title
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn title_ends_between_words() {
+        let words = |n: usize| vec!["abc"; n].join(" ");
+        for (text, title) in [
+            (String::new(), String::new()),
+            (" one\n\ttwo\u{7} \u{1b} ".into(), "one two".into()),
+            ("a".repeat(80), "a".repeat(80)),
+            ("a".repeat(81), "a".repeat(79) + "…"),
+            // 20 words have 79 characters, and the ellipsis is the 80th.
+            (words(20), words(20)),
+            (words(21), words(20) + "…"),
+            (words(19) + " abcd", words(19) + " abcd"),
+            (words(19) + " abcd e", words(19) + "…"),
+        ] {
+            assert!(title.chars().count() <= TITLE_CHARS);
+            assert_eq!(shortened(&text), title, "{text}");
+        }
+    }
 }

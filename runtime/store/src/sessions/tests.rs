@@ -202,7 +202,7 @@ async fn list_is_sorted_by_latest_use() {
     store.fork("one", "three", None).await.unwrap();
     let list = store.list().await.unwrap();
     let by = |id: &str| list.iter().find(|info| info.id == id).unwrap().clone();
-    assert!(by("one").title.starts_with("Find the xxx") && by("one").title.len() == 80);
+    assert_eq!(by("one").title, "Find the…");
     assert_eq!((by("two").title.as_str(), by("two").events), ("Hi", 2));
     assert_eq!(by("three").parent.as_deref(), Some("one"));
     assert!(list.windows(2).all(|pair| pair[0].used_ms >= pair[1].used_ms));
