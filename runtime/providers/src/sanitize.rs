@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use toolcell_core::ToolName;
-use toolcell_core::json::parse_object;
+use toolcell_core::json::{memory_of_text, parse_object};
 
 /// Returns a call name that every provider accepts. Names of offered tools are unchanged, because [`ToolName`] is
 /// stricter than every provider, so that the repair never has to be reversed.
@@ -29,6 +29,35 @@ pub(crate) fn name(name: &str) -> String {
         repaired.truncate(ToolName::MAX_LEN);
     }
     repaired
+}
+
+/// Maximum memory of the arguments of all past calls of a request once they are parsed, in bytes: twice what one call may take.
+/// A conversation of honest calls has a tenth of it; many small objects take a hundred times as much as their text.
+const MAX_PAST_MEMORY: u64 = 32 << 20;
+
+/// Arguments of the past calls of one request, as the objects that some services want.
+pub(crate) struct PastArguments {
+    memory_left: u64,
+}
+
+impl PastArguments {
+    pub(crate) fn new() -> Self {
+        Self {
+            memory_left: MAX_PAST_MEMORY,
+        }
+    }
+
+    /// Returns the arguments of the next call. Those for which no memory is left are one text in an object. The calls before keep
+    /// theirs, so that the beginning of a request stays the same for caches.
+    pub(crate) fn next(&mut self, text: &str) -> Map<String, Value> {
+        match self.memory_left.checked_sub(memory_of_text(text)) {
+            Some(left) => {
+                self.memory_left = left;
+                arguments(text)
+            }
+            None => Map::from_iter([("arguments_as_text".to_owned(), json!(text))]),
+        }
+    }
 }
 
 /// Returns the arguments of a call as a JSON object. Any other text is wrapped in an object.
@@ -95,6 +124,29 @@ mod tests {
             arguments("[1]"),
             *json!({"malformed_arguments": "[1]"}).as_object().unwrap()
         );
+    }
+
+    #[test]
+    fn past_arguments_have_a_limit_of_memory() {
+        let counts: Vec<usize> = (0..30_000).collect();
+        let objects = |count: usize| format!(r#"{{"a":[{}]}}"#, vec![r#"{"":0}"#; count].join(","));
+        // The largest one that takes no more than this.
+        let most =
+            |memory: u64| objects(counts.partition_point(|n| memory_of_text(&objects(*n)) <= memory) - 1);
+        let (third, small) = (most(MAX_PAST_MEMORY / 3), most(MAX_PAST_MEMORY / 100));
+        let mut past = PastArguments::new();
+        for (text, is_object) in [
+            (&third, true),
+            (&third, true),
+            (&small, true),
+            (&third, false),
+            (&small, true),
+        ] {
+            let sent = past.next(text);
+            assert_eq!(sent.contains_key("a"), is_object);
+            let as_text = (!is_object).then(|| json!(text));
+            assert_eq!(sent.get("arguments_as_text"), as_text.as_ref());
+        }
     }
 
     #[test]

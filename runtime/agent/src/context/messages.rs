@@ -12,6 +12,15 @@ pub(crate) const ONE_CALL: &str =
 pub(crate) const CUT_BY_TOKENS: &str = "the answer reached its token limit in the middle of this call, so it was \
                                         not executed; use shorter arguments, or several calls";
 
+/// Error of a call whose arguments, with those of the calls before it in its answer, take too much memory.
+pub(crate) fn too_many_values(limit: u64) -> String {
+    format!(
+        "the arguments of the calls of this answer have so many values that they take more than {} MiB of memory, so this one was \
+         not executed; make fewer calls at once, or send a text in place of many small values",
+        limit >> 20
+    )
+}
+
 /// Error of a call that was running when the process ended.
 pub(crate) const OUTCOME_UNKNOWN: &str = "the process ended while this call ran, so its outcome is unknown: it may have \
                                           had its effect. Check before you call it again";

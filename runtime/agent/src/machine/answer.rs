@@ -17,6 +17,10 @@ use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
 /// Number of empty answers in a row that ends a turn.
 const MAX_EMPTY_ANSWERS: u32 = 3;
 
+/// Maximum memory of the arguments of all calls of an answer once they are parsed, in bytes: twice that of one call. Each call holds
+/// its arguments until the turn goes on, and needs them several times.
+const MAX_ARGUMENTS_MEMORY: u64 = 2 * json::MAX_ARGUMENT_MEMORY;
+
 /// Maximum length of a call identifier, in bytes; those of providers have about 30.
 const MAX_ID_BYTES: usize = 256;
 
@@ -125,7 +129,13 @@ impl Step<'_> {
         let one = self.machine.policy.calls_per_step == CallsPerStep::One;
         let calls: Vec<_> = self.turn().calls.iter().map(|c| c.request.clone()).collect();
         let last = calls.len() - 1;
+        let mut memory: u64 = 0;
         for (i, call) in calls.into_iter().enumerate() {
+            let parsed = json::memory_of_text(&call.arguments);
+            // One that takes too much alone is refused before it is parsed.
+            if parsed <= json::MAX_ARGUMENT_MEMORY {
+                memory = memory.saturating_add(parsed);
+            }
             // An empty string would parse as a call without arguments.
             let cut = last_may_be_cut
                 && i == last
@@ -144,6 +154,9 @@ impl Step<'_> {
                         message: messages::ONE_CALL.into(),
                     },
                 );
+            } else if memory > MAX_ARGUMENTS_MEMORY {
+                let error = ToolError::invalid(messages::too_many_values(MAX_ARGUMENTS_MEMORY));
+                self.refuse_call(&call.id, call.arguments.into(), error);
             } else if !self.one_at_a_time() {
                 self.prepare(&call.id);
             }

@@ -371,3 +371,54 @@ async fn old_results_are_pruned_at_once_and_stay_in_the_events() {
         .count();
     assert_eq!(kept, 6);
 }
+
+#[tokio::test]
+async fn calls_of_an_answer_have_a_limit_of_memory_together() {
+    use toolcell_core::json::{MAX_ARGUMENT_MEMORY, memory_of_text};
+
+    let objects = |count| format!(r#"{{"a":[{}]}}"#, vec![r#"{"":0}"#; count].join(","));
+    let counts: Vec<usize> = (0..30_000).collect();
+    let most = counts.partition_point(|n| memory_of_text(&objects(*n)) <= MAX_ARGUMENT_MEMORY) - 1;
+    let most = objects(most);
+    // The second call has no room beside the first ones, and one that is too large alone takes none.
+    let too_large = objects(30_000);
+    let calls = [&most, &too_large, &most, &most, "{}"];
+    for concurrency in [8, 1] {
+        let script = Script::new([
+            Say::Calls(
+                "",
+                calls
+                    .iter()
+                    .map(|text| ("", "keep", (*text).to_owned()))
+                    .collect(),
+            ),
+            Say::Text("Done."),
+        ]);
+        let mut session = agent(&script)
+            .tool(tool("keep", |_| Ok("kept".into())))
+            .policy(LoopPolicy {
+                concurrency,
+                ..LoopPolicy::default()
+            })
+            .build()
+            .unwrap()
+            .session();
+        let recorded = RecordedEvents::default();
+        session
+            .run(Message::user("Go"), &recorded, CancellationToken::new())
+            .await
+            .unwrap();
+        let sent = script.requests().pop().unwrap().messages;
+        let results: Vec<String> = sent[2..].iter().map(|message| message.text()).collect();
+        for (result, expected) in results.iter().zip([
+            "kept",
+            "so many values",
+            "kept",
+            "the calls of this answer",
+            "the calls of this answer",
+        ]) {
+            assert!(result.contains(expected), "{concurrency}: {results:?}");
+        }
+        assert_eq!(results.len(), calls.len());
+    }
+}

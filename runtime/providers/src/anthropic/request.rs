@@ -6,6 +6,7 @@ use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
 use super::{CacheTime, WIRE};
 use crate::http::{Dialect, Feature};
+use crate::sanitize::PastArguments;
 use crate::{fallback_text, history, opaque, sanitize, schema};
 
 /// Maximum length of a call identifier, in bytes.
@@ -137,10 +138,11 @@ fn tool(tool: &ToolSpec) -> Value {
 /// Converts messages to alternating roles. Results come first in the message after their calls.
 fn messages(request: &Request, with_reasoning: bool) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
+    let mut past = PastArguments::new();
     for message in history::normalise(&request.messages) {
         let (role, blocks) = match &*message {
             Message::User { content } => ("user", content.iter().filter_map(block).collect()),
-            Message::Assistant { parts } => ("assistant", assistant(parts, with_reasoning)),
+            Message::Assistant { parts } => ("assistant", assistant(parts, with_reasoning, &mut past)),
             Message::Tool {
                 call_id,
                 content,
@@ -189,7 +191,7 @@ fn file(blob: &Blob) -> Option<Value> {
 }
 
 /// Blocks of an answer. The API refuses reasoning as the last block.
-fn assistant(parts: &[Part], with_reasoning: bool) -> Vec<Value> {
+fn assistant(parts: &[Part], with_reasoning: bool, past: &mut PastArguments) -> Vec<Value> {
     let is_last = |part: &Part| match part {
         Part::Text { text, .. } => !text.trim().is_empty(),
         Part::Call(_) | Part::File { .. } => true,
@@ -209,7 +211,7 @@ fn assistant(parts: &[Part], with_reasoning: bool) -> Vec<Value> {
                 "type": "tool_use",
                 "id": sanitize::id(&call.id, MAX_ID_BYTES),
                 "name": sanitize::name(&call.name),
-                "input": sanitize::arguments(&call.arguments),
+                "input": past.next(&call.arguments),
             })),
         })
         .collect()

@@ -8,6 +8,7 @@ use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
 use super::WIRE;
 use crate::http::{Dialect, Feature};
+use crate::sanitize::PastArguments;
 use crate::{fallback_text, history, opaque, sanitize, schema};
 
 /// Placeholder for the signature of a call by another model, which the API accepts for any call.
@@ -94,6 +95,7 @@ fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
     let mut given: BTreeMap<&str, &Value> = BTreeMap::new();
     let messages = history::normalise(&request.messages);
     let mut in_results = false;
+    let mut past = PastArguments::new();
     for message in &messages {
         let is_result = matches!(**message, Message::Tool { .. });
         let (role, parts) = match &**message {
@@ -107,7 +109,7 @@ fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
                         given.insert(&call.id, id);
                     }
                 }
-                ("model", model(parts))
+                ("model", model(parts, &mut past))
             }
             Message::Tool {
                 call_id,
@@ -167,7 +169,7 @@ fn file(blob: &Blob) -> Option<Value> {
     )
 }
 
-fn model(parts: &[Part]) -> Vec<Value> {
+fn model(parts: &[Part], past: &mut PastArguments) -> Vec<Value> {
     let mut out = Vec::new();
     let mut is_first_call = true;
     for part in parts {
@@ -195,7 +197,7 @@ fn model(parts: &[Part]) -> Vec<Value> {
                 let kept = opaque::for_wire(WIRE, &call.opaque);
                 let mut function = json!({
                     "name": sanitize::name(&call.name),
-                    "args": sanitize::arguments(&call.arguments),
+                    "args": past.next(&call.arguments),
                 });
                 if let Some(id) = kept.and_then(|kept| kept.get("id")) {
                     function["id"] = id.clone();

@@ -5,6 +5,7 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use super::WIRE;
+use crate::sanitize::PastArguments;
 use crate::{fallback_text, history, opaque, sanitize, schema};
 
 /// Builds the body of a request. Deterministic: equal requests give equal bytes.
@@ -81,10 +82,11 @@ fn messages(request: &Request) -> Vec<Value> {
     if !request.instructions.is_empty() {
         messages.push(json!({"role": "system", "content": request.instructions}));
     }
+    let mut past = PastArguments::new();
     for message in history::normalise(&request.messages) {
         messages.push(match &*message {
             Message::User { content } => text_message("user", content),
-            Message::Assistant { parts } => assistant(parts),
+            Message::Assistant { parts } => assistant(parts, &mut past),
             Message::Tool {
                 call_id,
                 name,
@@ -123,7 +125,7 @@ fn text_message(role: &str, content: &[Content]) -> Value {
     message
 }
 
-fn assistant(parts: &[Part]) -> Value {
+fn assistant(parts: &[Part], past: &mut PastArguments) -> Value {
     let mut text = String::new();
     let mut thinking = String::new();
     let mut calls = Vec::new();
@@ -142,7 +144,7 @@ fn assistant(parts: &[Part]) -> Value {
                 "function": {
                     "index": calls.len(),
                     "name": sanitize::name(&call.name),
-                    "arguments": sanitize::arguments(&call.arguments),
+                    "arguments": past.next(&call.arguments),
                 },
             })),
         }
