@@ -26,6 +26,7 @@
 mod error_chain;
 pub mod event;
 pub mod hook;
+pub mod http_header;
 pub mod inert;
 pub mod json;
 pub mod keyvalue;

@@ -34,6 +34,12 @@ pub enum SetupError {
         /// Name of the header.
         name: String,
     },
+    /// An additional header belongs to the HTTP client.
+    #[error("the header `{name}` is set by the HTTP client")]
+    ReservedHeader {
+        /// Name of the header.
+        name: String,
+    },
     /// The TLS settings are invalid.
     #[error("could not set up TLS")]
     Tls(#[from] TlsError),

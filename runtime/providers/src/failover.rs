@@ -87,8 +87,8 @@ impl Failover {
             let error = match relay(provider, request.clone(), &mut out).await {
                 Ok(mut completion) => {
                     if let (Some(prices), Some(usage)) = (self.prices(index), &mut completion.usage) {
-                        let cost = prices.unwrap_or_default().cost_micros(usage);
-                        usage.cost_micros = Some(cost);
+                        usage.unpriced = prices.is_none();
+                        usage.cost_micros = Some(prices.unwrap_or_default().cost_micros(usage));
                     }
                     if failed.is_some() {
                         let until = Instant::now() + REST;
@@ -373,7 +373,9 @@ mod tests {
                     _ => {}
                 }
             }
-            assert_eq!(usage.unwrap().cost_micros, cost, "{notice}");
+            let usage = usage.unwrap();
+            assert_eq!(usage.cost_micros, cost, "{notice}");
+            assert_eq!(usage.unpriced, cost == Some(0), "{notice}");
             told.push(notice.contains("not in the cost"));
         }
         assert_eq!(told, [false, false, true]);

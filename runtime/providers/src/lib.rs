@@ -50,6 +50,6 @@ mod token;
 
 pub use error::{BaseUrlError, ScriptError, SetupError};
 pub use failover::{Failover, REST};
-pub use http::{Connection, HttpOptions, HttpProvider, RetryPolicy};
+pub use http::{Connection, HttpOptions, HttpProvider, MAX_RETRY_AFTER, RetryPolicy};
 pub use key::ApiKey;
 pub use token::{Token, TokenSource};

@@ -48,8 +48,10 @@ export const api = {
 
   tools: () => get("/api/tools"),
   async usage(days) {
+    // Beside days with prices, the tokens of one without are missing in the cost.
+    const isUnpriced = (day) => Boolean(day.usage.unpriced) || (day.cost_micros === undefined && day.usage.input + day.usage.output > 0);
     const answer = await get("/api/usage?days=" + days);
-    return answer.days.map((day) => ({ ...day, agent: day.agent || "other commands", input: day.usage.input, output: day.usage.output, failures: day.failed_turns + day.failed_calls }));
+    return answer.days.map((day) => ({ ...day, agent: day.agent || "other commands", input: day.usage.input, output: day.usage.output, estimated: Boolean(day.usage.estimated), unpriced: isUnpriced(day), failures: day.failed_turns + day.failed_calls }));
   },
   scratches: async () => (await get("/api/scratch")).scratch,
   scratch: (name) => get("/api/scratch/" + encodeURIComponent(name)),

@@ -20,7 +20,7 @@ export class Session {
     this.outcome = null;
     this.model = "";
     this.provider = "";
-    this.totals = { steps: 0, calls: 0, input: 0, output: 0, cached: 0, cost: null, denials: 0, fuel: 0, wall: 0 };
+    this.totals = { steps: 0, calls: 0, input: 0, output: 0, cached: 0, cost: null, estimated: false, unpriced: false, denials: 0, fuel: 0, wall: 0 };
     this.answer = null;
     this.reasoning = null;
     this.changed = new Set();
@@ -248,6 +248,8 @@ const HANDLERS = {
     totals.output += usage.output || 0;
     totals.cached += usage.cache_read || 0;
     totals.wall += event.wall_ms || 0;
+    totals.estimated ||= Boolean(usage.estimated);
+    totals.unpriced ||= Boolean(usage.unpriced) || (event.cost_micros === undefined && (usage.input || 0) + (usage.output || 0) > 0);
     if (event.cost_micros !== undefined) totals.cost = (totals.cost || 0) + event.cost_micros;
     for (const call of session.calls.values()) {
       if (["running", "waiting", "asked"].includes(call.state)) {

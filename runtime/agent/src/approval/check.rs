@@ -209,7 +209,7 @@ fn of_alias(tool: &ToolSpec, pointer: &str) -> Option<String> {
     let names = pointer.strip_prefix('/')?;
     let (alias, rest) = names.split_once('/').unwrap_or((names, ""));
     let mut arguments = Map::from_iter([(alias.to_owned(), Value::Null)]);
-    tool.replace_aliases(&mut arguments);
+    tool.replace_aliases(&mut arguments).ok()?;
     let name = arguments.keys().find(|name| *name != alias)?;
     let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
     Some(if rest.is_empty() {

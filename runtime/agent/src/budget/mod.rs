@@ -131,11 +131,31 @@ impl Spent {
         self.fuel = self.fuel.saturating_add(receipt.fuel);
     }
 
-    /// All tokens, input and output combined.
-    pub fn tokens(&self) -> u64 {
+    /// All tokens, by their kind.
+    pub fn all_usage(&self) -> Usage {
         let mut all = self.usage;
         all.add(self.agents);
-        all.input.saturating_add(all.output)
+        all
+    }
+
+    /// All tokens, input and output combined.
+    pub fn tokens(&self) -> u64 {
+        self.all_usage().total()
+    }
+
+    /// Cost since `before`, as far as it is known: without prices of the session, that of the tokens with prices of their own;
+    /// `None` without any. Also true if the tokens of the session itself have no price while others have one.
+    pub fn cost_since(&self, before: &Self, prices: Option<&Prices>) -> (Option<u64>, bool) {
+        let of = |spent: &Self| spent.cost_micros(prices.unwrap_or(&Prices::default()));
+        let cost = of(self).saturating_sub(of(before));
+        let is_known = prices.is_some() || cost > 0;
+        let own = self.usage.total().saturating_sub(before.usage.total());
+        (is_known.then_some(cost), is_known && prices.is_none() && own > 0)
+    }
+
+    /// Word before a number of tokens or a cost that has estimates.
+    fn about(&self) -> &'static str {
+        if self.all_usage().estimated { "about " } else { "" }
     }
 
     /// Cost of the tokens, in millionths of the currency unit of the prices.
@@ -240,14 +260,16 @@ impl Budget {
             (Some(by_tokens), _) if enough(by_tokens).is_none() => {
                 let (total, used) = (self.tokens.unwrap_or_default(), spent.tokens());
                 of(format!(
-                    "{} ({used} {} used)",
+                    "{} ({}{used} {} used)",
                     amount(total, "tokens"),
+                    spent.about(),
                     were(used)
                 ))
             }
             (_, Some(by_cost)) if enough(by_cost).is_none() => of(format!(
-                "{} in money ({} were used)",
+                "{} in money ({}{} were used)",
                 units(self.cost_micros.unwrap_or_default()),
+                spent.about(),
                 units(self.prices.map_or(0, |prices| spent.cost_micros(&prices)))
             )),
             (by_tokens, by_cost) => Ok([by_tokens.flatten(), by_cost.flatten()]
@@ -293,15 +315,19 @@ impl Budget {
                 && used >= limit
             {
                 let (limit, were) = (amount(limit, unit), were(used));
-                return Some(format!("the budget of {limit} is used up ({used} {were} used)"));
+                let about = if unit == "tokens" { spent.about() } else { "" };
+                return Some(format!(
+                    "the budget of {limit} is used up ({about}{used} {were} used)"
+                ));
             }
         }
         if let (Some(limit), Some(prices)) = (self.cost_micros, &self.prices) {
             let used = spent.cost_micros(prices);
             if used >= limit {
                 return Some(format!(
-                    "the budget of {} in money is used up ({} were used)",
+                    "the budget of {} in money is used up ({}{} were used)",
                     units(limit),
+                    spent.about(),
                     units(used)
                 ));
             }
@@ -526,7 +552,7 @@ mod tests {
                 cache_write: 100_000,
                 output: 200_000,
                 reasoning: 50_000,
-                cost_micros: None,
+                ..Usage::default()
             },
             ..Spent::default()
         };

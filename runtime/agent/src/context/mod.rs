@@ -13,6 +13,7 @@ pub(crate) use view::{View, request};
 
 use std::sync::Arc;
 
+use toolcell_core::provider::Usage;
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use crate::context::messages::PRUNED;
@@ -24,8 +25,11 @@ pub(crate) const BYTES_PER_TOKEN: usize = 4;
 /// Estimated tokens of a picture or file of any size: providers count them by area, not by bytes.
 const TOKENS_PER_BLOB: u64 = 1_500;
 
+/// Number of estimated tokens that one reported token of an answer can stand for: 64 bytes, as runs of one character have.
+const MOST_PER_TOKEN: u64 = 16;
+
 /// Estimated tokens of the role and the separators of a message.
-pub(crate) const FRAME: u64 = 4;
+const FRAME: u64 = 4;
 
 /// Estimated tokens of these messages.
 pub(crate) fn estimate(messages: &[Arc<Message>]) -> u64 {
@@ -58,6 +62,29 @@ pub(crate) fn estimate_one(message: &Message) -> u64 {
                 })
                 .sum(),
         }
+}
+
+/// Returns the usage that counts: what the provider reported, or an estimate of what it did not report, or of an answer that is
+/// longer than the report can be true for. `input` is the estimated length of the request. Each of both sides is judged alone, or
+/// a budget would miss the other.
+pub(crate) fn counted(reported: Usage, input: u64, answer: &Message) -> Usage {
+    let output = estimate_one(answer);
+    let is_empty = matches!(answer, Message::Assistant { parts } if parts.is_empty());
+    let no_output = !is_empty && reported.output.saturating_mul(MOST_PER_TOKEN) < output;
+    let no_input = reported.input == 0;
+    let input = if no_input { input } else { reported.input };
+    let cache_read = reported.cache_read.min(input);
+    let estimated = no_input || no_output;
+    Usage {
+        input,
+        cache_read,
+        cache_write: reported.cache_write.min(input - cache_read),
+        output: if no_output { output } else { reported.output },
+        estimated: estimated || reported.estimated,
+        // By the prices of the session: what another model costs was told of the report.
+        cost_micros: reported.cost_micros.filter(|_| !estimated),
+        ..reported
+    }
 }
 
 /// Estimated tokens of the system prompt and the tools.
@@ -201,6 +228,31 @@ mod tests {
         assert_eq!(prune(207, 1), Some(vec!["1".into(), "2".into()]));
         assert_eq!(prune(208, 1), Some(vec!["1".into()]));
         assert_eq!(prune(312, 1), None);
+    }
+
+    #[test]
+    fn usage_is_estimated_where_the_report_cannot_be_true() {
+        let counted = |input, output, bytes: usize| {
+            let reported = Usage {
+                input,
+                output,
+                cost_micros: Some(9),
+                ..Usage::default()
+            };
+            let usage = super::counted(reported, 70, &Message::assistant("x".repeat(bytes)));
+            (usage.input, usage.output, usage.estimated, usage.cost_micros)
+        };
+        assert_eq!(counted(100, 5, 304), (100, 5, false, Some(9)));
+        // One token of 64 bytes more than those that were reported.
+        assert_eq!(counted(100, 5, 308), (100, 81, true, None));
+        assert_eq!(counted(100, 0, 2), (100, 4, true, None));
+        assert_eq!(counted(0, 5, 8), (70, 5, true, None));
+        let empty = Message::Assistant { parts: Vec::new() };
+        let reported = Usage {
+            input: 100,
+            ..Usage::default()
+        };
+        assert_eq!(super::counted(reported, 70, &empty), reported);
     }
 
     #[test]

@@ -104,6 +104,8 @@ struct RunningCall {
 struct Summary {
     removed: usize,
     replaced: Vec<Message>,
+    /// Estimated tokens of the request.
+    input: u64,
 }
 
 impl<'a> Driver<'a> {

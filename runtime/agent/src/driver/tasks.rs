@@ -13,8 +13,7 @@ use super::observer::Observer;
 use super::{Driver, RunningCall, Summary};
 use crate::approval::check_places;
 use crate::budget;
-use crate::context::messages;
-use crate::context::normalise;
+use crate::context::{self, messages, normalise};
 use crate::definition::AgentDefinition;
 use crate::driver::spans;
 use crate::hook::{Aborted, FailurePhase, FailureReport, HookTurn, PreparedCall, PromptDraft, Ruling};
@@ -215,7 +214,11 @@ impl Driver<'_> {
             Some(Message::User { .. })
         );
         self.tasks.spawn(async move {
-            let usage = completion.usage;
+            let answer = Message::Assistant {
+                parts: completion.parts.clone(),
+            };
+            let usage = completion.usage.unwrap_or_default();
+            let usage = Some(context::counted(usage, summary.input, &answer));
             let text: String = completion
                 .parts
                 .iter()

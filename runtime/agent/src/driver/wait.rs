@@ -8,6 +8,7 @@ use super::notes::Note;
 use super::tasks::TaskEnd;
 use super::{Driver, RunningCall, Summary};
 use crate::budget::Budget;
+use crate::context;
 use crate::error::AgentError;
 use crate::hook::FailurePhase;
 use crate::machine::Input;
@@ -161,7 +162,12 @@ impl Driver<'_> {
                 request,
                 max_output,
             } => {
-                self.summary = Some(Summary { removed, replaced });
+                let overhead = context::estimate_overhead(&request.instructions, &request.tools);
+                self.summary = Some(Summary {
+                    removed,
+                    replaced,
+                    input: context::estimate(&request.messages).saturating_add(overhead),
+                });
                 self.listen(request, max_output);
                 None
             }

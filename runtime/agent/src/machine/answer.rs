@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
-use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason, Usage};
+use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason};
 use toolcell_core::{Event, Message, Part, ToolError, json};
 
 use super::apply::{EMPTY_ANSWER, error_of};
 use super::state::{Call, Stage};
-use super::{Effect, Step};
+use super::{Effect, Step, schema_answer};
 use crate::budget::{Budget, Spent};
 use crate::context;
 use crate::context::messages;
@@ -24,9 +24,6 @@ const MAX_ARGUMENTS_MEMORY: u64 = 2 * json::MAX_ARGUMENT_MEMORY;
 /// Maximum length of a call identifier, in bytes; those of providers have about 30.
 const MAX_ID_BYTES: usize = 256;
 
-/// Number of estimated tokens that one reported token of an answer can stand for: 64 bytes, as runs of one character have.
-const MOST_PER_TOKEN: u64 = 16;
-
 impl Step<'_> {
     pub(super) fn answered(&mut self, completion: Completion, cut: &[String]) {
         let Completion { parts, stop, usage } = completion;
@@ -34,8 +31,9 @@ impl Step<'_> {
         let message = Message::Assistant {
             parts: self.with_unique_ids(parts),
         };
-        let (usage, is_estimated) = self.counted(usage.unwrap_or_default(), &message);
-        if is_estimated {
+        let input = self.state.request_tokens(self.machine.overhead);
+        let usage = context::counted(usage.unwrap_or_default(), input, &message);
+        if usage.estimated {
             self.say_estimated();
         }
         let last_may_be_cut = stop == StopReason::MaxTokens && cut.is_empty();
@@ -62,31 +60,6 @@ impl Step<'_> {
             StopReason::Complete => self.no_call(),
             stop => self.finish(TurnOutcome::Stopped { stop }),
         }
-    }
-
-    /// Returns the usage that counts, and if a part of it is an estimate: one that the provider did not report, or that the length of
-    /// the answer shows to be wrong. Each of both sides is judged alone, or a budget would miss the other.
-    fn counted(&self, reported: Usage, answer: &Message) -> (Usage, bool) {
-        let estimate = self.estimate(answer);
-        let is_too_low = reported.output.saturating_mul(MOST_PER_TOKEN) < estimate.output;
-        let is_missing = reported.output == 0 && estimate.output > context::FRAME;
-        let (no_input, no_output) = (reported.input == 0, is_missing || is_too_low);
-        let input = if no_input { estimate.input } else { reported.input };
-        let cache_read = reported.cache_read.min(input);
-        let counted = Usage {
-            input,
-            cache_read,
-            cache_write: reported.cache_write.min(input - cache_read),
-            output: if no_output {
-                estimate.output
-            } else {
-                reported.output
-            },
-            // By the prices of the session: what another model costs was told of the report.
-            cost_micros: (reported.cost_micros).filter(|_| !no_input && !no_output),
-            ..reported
-        };
-        (counted, no_input || no_output)
     }
 
     /// Tells the user once that a budget of tokens or money counts estimates.
@@ -179,7 +152,7 @@ impl Step<'_> {
                     times,
                 });
             }
-            return self.ask_again(kind, messages::EMPTY_ANSWER.into(), self.stores_errors());
+            return self.ask_again(kind, messages::EMPTY_ANSWER.into(), None, self.stores_errors());
         }
         if policy.finish != Finish::Tool {
             return self.final_text();
@@ -190,9 +163,9 @@ impl Step<'_> {
                 self.remind(ReminderKind::Continue, messages::CONTINUE.into(), true);
                 self.go_on();
             }
-            NoCall::Nudge { .. } => self.ask_again(ReminderKind::NoToolCall, self.nudge(), true),
+            NoCall::Nudge { .. } => self.ask_again(ReminderKind::NoToolCall, self.nudge(), None, true),
             NoCall::Reprompt => {
-                self.ask_again(ReminderKind::NoToolCall, self.nudge(), self.stores_errors());
+                self.ask_again(ReminderKind::NoToolCall, self.nudge(), None, self.stores_errors());
             }
         }
     }
@@ -203,17 +176,20 @@ impl Step<'_> {
         if self.turn().times_in_a_row(kind) > 0 {
             return self.finish(TurnOutcome::Stopped { stop });
         }
-        self.ask_again(kind, messages::MALFORMED_CALL.into(), self.stores_errors());
+        self.ask_again(kind, messages::MALFORMED_CALL.into(), None, self.stores_errors());
     }
 
     /// Tells the model what is wrong with its answer and asks again, unless the turn ends because it was wrong so often:
     /// the model would read those words in the next turn.
-    fn ask_again(&mut self, kind: ReminderKind, text: String, stored: bool) {
+    fn ask_again(&mut self, kind: ReminderKind, text: String, reason: Option<&str>, stored: bool) {
         let times = self.turn().times_in_a_row(kind) + 1;
         let limit = self.machine.policy.error_breaker;
         match error_of(kind) {
             Some(error) if limit > 0 && times >= limit => {
-                let error = error.to_owned();
+                let error = match reason {
+                    Some(reason) => format!("{error}: {reason}"),
+                    None => error.to_owned(),
+                };
                 self.finish(TurnOutcome::Failing { error, times });
             }
             _ => {
@@ -234,18 +210,15 @@ impl Step<'_> {
             .last()
             .map(|message| message.text())
             .unwrap_or_default();
-        let fitting = json::parse_value(text.trim())
-            .map_err(|error| error.to_string())
-            .and_then(|value| match schema.check_arguments(&value) {
-                Ok(()) => Ok(value),
-                Err(ToolError::InvalidArguments { message }) => Err(message),
-                Err(error) => Err(error.to_string()),
-            });
-        match fitting {
-            Ok(value) => self.finish_with(TurnOutcome::Completed, None, Some(value)),
+        match schema_answer::read(&text, schema) {
+            Ok((json, value)) => {
+                let json = json.to_owned();
+                self.finish_with(TurnOutcome::Completed, Some(json), Some(value));
+            }
             Err(reason) => {
                 let text = messages::answer_mismatch(&reason);
-                self.ask_again(ReminderKind::AnswerMismatch, text, self.stores_errors());
+                let stored = self.stores_errors();
+                self.ask_again(ReminderKind::AnswerMismatch, text, Some(&reason), stored);
             }
         }
     }
@@ -483,13 +456,11 @@ impl Step<'_> {
             }
             _ => turn.text.clone(),
         });
-        let (steps, usage, wall_ms) = (turn.steps, turn.usage, turn.wall_ms);
+        let (steps, mut usage, wall_ms) = (turn.steps, turn.usage, turn.wall_ms);
         // Without prices of its own model, a turn has the cost of others: of a fallback, or of agents.
-        let known = self.machine.policy.budget.prices;
-        let prices = known.unwrap_or_default();
-        let before = turn.spent_before.cost_micros(&prices);
-        let cost = self.state.spent.cost_micros(&prices).saturating_sub(before);
-        let cost_micros = (known.is_some() || cost > 0).then_some(cost);
+        let prices = self.machine.policy.budget.prices.as_ref();
+        let (cost_micros, is_partial) = self.state.spent.cost_since(&turn.spent_before, prices);
+        usage.unpriced |= is_partial;
         if let TurnOutcome::Budget { reason } = &outcome {
             self.notice(NoticeLevel::Warning, format!("the turn ends: {reason}"));
         }

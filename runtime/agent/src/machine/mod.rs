@@ -16,6 +16,7 @@ mod approval;
 mod calls;
 #[cfg(test)]
 mod decision_tests;
+mod schema_answer;
 mod state;
 pub(crate) mod summary;
 #[cfg(test)]
@@ -458,22 +459,16 @@ impl Step<'_> {
             parts: vec![Part::text(partial)],
         });
         let step = self.turn().steps;
-        let usage = message.as_ref().map(|message| self.estimate(message));
+        let input = self.state.request_tokens(self.machine.overhead);
+        let usage = message
+            .as_ref()
+            .map(|message| context::counted(Usage::default(), input, message));
         self.emit(Event::StepInterrupted {
             step,
             message,
             reason,
             usage,
         });
-    }
-
-    /// Estimated tokens of the current request and of its partial answer, if the provider reported none.
-    fn estimate(&self, answer: &Message) -> Usage {
-        Usage {
-            input: self.state.request_tokens(self.machine.overhead),
-            output: context::estimate_one(answer),
-            ..Usage::default()
-        }
     }
 
     /// The open turn. Called only from the handlers of an open turn.

@@ -33,9 +33,9 @@ pub(crate) fn check(
     match parsed {
         Ok(mut map) => {
             // First of all, so that nothing judges an argument by another name than its own.
-            found.spec().replace_aliases(&mut map);
+            let replaced = found.spec().replace_aliases(&mut map);
             let value = Value::Object(map);
-            match found.spec().input.check_arguments(&value) {
+            match replaced.and_then(|()| found.spec().input.check_arguments(&value)) {
                 Ok(()) => Ok((found, value)),
                 Err(error) => Err(refuse(value, error)),
             }

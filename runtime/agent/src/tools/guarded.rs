@@ -208,7 +208,9 @@ impl Tool for Guarded {
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             let mut arguments = call.arguments;
-            self.spec().replace_aliases(&mut arguments);
+            if let Err(error) = self.spec().replace_aliases(&mut arguments) {
+                return CallResult::refused(error);
+            }
             let mut arguments = Value::Object(arguments);
             let hooks = self.client.hooks.as_ref();
             let mut hooks = hooks.map(|hooks| hooks.begin(&self.client.budget));

@@ -83,7 +83,7 @@ fn defines(loaded: &Loaded, name: &str) -> bool {
 /// [`ToolError::InvalidArguments`] with the reason.
 pub(crate) fn parse_arguments(tool: &dyn Tool, text: &str) -> Result<Map<String, Value>, ToolError> {
     let mut arguments = parse_object(text).map_err(|e| ToolError::invalid(e.to_string()))?;
-    tool.spec().replace_aliases(&mut arguments);
+    tool.spec().replace_aliases(&mut arguments)?;
     let arguments = Value::Object(arguments);
     tool.spec().input.check_arguments(&arguments)?;
     match arguments {

@@ -241,11 +241,21 @@ pub fn unusable_host(pattern: &str) -> Option<&'static str> {
         return None;
     }
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
-    let is_number = last.bytes().all(|b| b.is_ascii_digit()) || last.to_ascii_lowercase().starts_with("0x");
-    let is_address = !last.is_empty() && is_number;
-    (is_address && host.trim_end_matches('.').parse::<IpAddr>().is_err())
+    is_unusual_address(host)
         .then_some("its host is an address in an unusual form: write it as `192.0.2.1`")
+}
+
+/// Returns true for a host that ends with a number, which URLs read as an IPv4 address (WHATWG URL, section 3.5), and that is not
+/// one in the form in which hosts are sent: `127.1`, `0x7f.0.0.1`, or no address at all, such as `a.1` and `1.2.3.256`.
+pub fn is_unusual_address(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let is_number = match hex {
+        Some(digits) => digits.bytes().all(|b| b.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()),
+    };
+    is_number && host.parse::<IpAddr>().is_err()
 }
 
 /// Returns true if servers differ in what a path names: in parameters (`;x`), an encoded end or query, control characters,
@@ -548,6 +558,10 @@ mod tests {
             ("http://127.1:8819/*", true),
             ("http://0x7f.1/", true),
             ("http://2130706433/", true),
+            ("http://a.1/", true),
+            ("http://1.2.3.256/", true),
+            ("http://0x/", true),
+            ("http://0xyz/", false),
             ("http://127.0.0.1:8819/*", false),
             ("http://127.*/", false),
             ("http://*.0.1/", false),

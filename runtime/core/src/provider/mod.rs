@@ -194,6 +194,13 @@ pub struct Usage {
     pub output: u64,
     /// Output tokens of reasoning.
     pub reasoning: u64,
+    /// True if `input` or `output`, or a part of a sum, is an estimate by length: the provider did not report it, or reported
+    /// fewer tokens than the answer can have.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// True if a part of the tokens has no price while others have one: their cost is more than what is known of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unpriced: bool,
     /// Cost in millionths of the currency unit of the [`Prices`], if another model than the session's own answered. Without
     /// it the prices of the session apply.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,6 +223,20 @@ pub struct ProviderError {
     /// Delay requested by the provider, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Limit that the delay exceeds, so that the provider did not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_limit: Option<WaitLimit>,
+}
+
+/// Limit of a delay that a server asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WaitLimit {
+    /// The longest delay that any request is held for.
+    Longest,
+    /// The time limit of the request.
+    RequestTimeout,
 }
 
 /// Kind of a [`ProviderError`], by what can be done about it.
@@ -274,6 +295,7 @@ impl ProviderError {
             message: message.into(),
             status: None,
             retry_after_ms: None,
+            wait_limit: None,
         }
     }
 
@@ -326,6 +348,8 @@ impl Usage {
             cache_write,
             output,
             reasoning,
+            estimated,
+            unpriced,
             cost_micros: _,
         } = other;
         self.cost_micros = None;
@@ -334,6 +358,13 @@ impl Usage {
         self.cache_write = self.cache_write.saturating_add(cache_write);
         self.output = self.output.saturating_add(output);
         self.reasoning = self.reasoning.saturating_add(reasoning);
+        self.estimated |= estimated;
+        self.unpriced |= unpriced;
+    }
+
+    /// All tokens, input and output combined.
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
     }
 }
 
@@ -355,7 +386,7 @@ mod tests {
             cache_write: 100,
             output: 10,
             reasoning: 5,
-            cost_micros: None,
+            ..Usage::default()
         };
         // 700 fresh tokens at 3, 200 at 0.3, 100 at 3.75 and 10 at 15 millionths each.
         assert_eq!(prices.cost_micros(&usage), 2_100 + 60 + 375 + 150);
@@ -383,7 +414,7 @@ mod tests {
             cache_write: n + 2,
             output: n + 3,
             reasoning: n + 4,
-            cost_micros: None,
+            ..Usage::default()
         };
         let mut sum = usage(10);
         sum.add(usage(100));
@@ -393,9 +424,19 @@ mod tests {
             cache_write: 114,
             output: 116,
             reasoning: 118,
-            cost_micros: None,
+            ..Usage::default()
         };
         assert_eq!(sum, expected);
+        assert_eq!((expected.estimated, expected.unpriced), (false, false));
+        // What is true of a part is true of the sum.
+        for (estimated, unpriced) in [(true, false), (false, true)] {
+            let mut sum = Usage { estimated, unpriced, ..usage(1) };
+            sum.add(usage(2));
+            assert_eq!((sum.estimated, sum.unpriced), (estimated, unpriced));
+            let mut sum = usage(2);
+            sum.add(Usage { estimated, unpriced, ..usage(1) });
+            assert_eq!((sum.estimated, sum.unpriced), (estimated, unpriced));
+        }
         sum.add(Usage {
             input: u64::MAX,
             ..Usage::default()

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::ToolSpec;
+use crate::{ToolError, ToolSpec};
 
 /// Name of the annotation that has the aliases of a tool: a JSON object with the name of a parameter for each alias.
 pub const ALIASES: &str = "aliases";
@@ -13,32 +13,45 @@ pub const ALIASES: &str = "aliases";
 impl ToolSpec {
     /// Replaces aliases among the names of the arguments by the names of their parameters.
     ///
-    /// An alias is replaced only if the schema has the parameter, not the alias, accepts no unknown names, and the call
-    /// does not have the parameter under its own name. Every other name stays, so that the schema refuses it.
-    pub fn replace_aliases(&self, arguments: &mut Map<String, Value>) {
+    /// An alias is replaced only if the schema has the parameter, not the alias, and accepts no unknown names. Every other
+    /// name stays, so that the schema refuses it. A parameter that is given by two names with one value is given once.
+    ///
+    /// # Errors
+    /// [`ToolError::InvalidArguments`] if a parameter is given by two names with different values: which of them was meant is
+    /// unknown. Both stay.
+    pub fn replace_aliases(&self, arguments: &mut Map<String, Value>) -> Result<(), ToolError> {
         let Some(aliases) = self.annotations.get(ALIASES).and_then(Value::as_object) else {
-            return;
+            return Ok(());
         };
         let schema = self.input.as_value();
         let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false))
             && schema.get("patternProperties").is_none();
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-            return;
+            return Ok(());
         };
         if !is_closed {
-            return;
+            return Ok(());
         }
-        let used: Vec<String> = arguments.keys().cloned().collect();
-        for alias in used {
-            let name = aliases.get(&alias).and_then(Value::as_str);
-            let name = name.filter(|name| properties.contains_key(*name) && !arguments.contains_key(*name));
-            if let Some(name) = name
-                && !properties.contains_key(&alias)
-                && let Some(value) = arguments.remove(&alias)
-            {
+        let mut used: Vec<(String, &str)> = Vec::new();
+        for alias in arguments.keys().filter(|alias| !properties.contains_key(*alias)) {
+            let name = aliases.get(alias).and_then(Value::as_str);
+            if let Some(name) = name.filter(|name| properties.contains_key(*name)) {
+                let same = used.iter().find(|(_, other)| *other == name);
+                let other = same.map_or(name, |(other, _)| other);
+                if arguments.get(other).is_some_and(|value| *value != arguments[alias]) {
+                    return Err(ToolError::invalid(format!(
+                        "`{other}` and `{alias}` are names of the same parameter, with different values; give only `{name}`"
+                    )));
+                }
+                used.push((alias.clone(), name));
+            }
+        }
+        for (alias, name) in used {
+            if let Some(value) = arguments.remove(&alias) {
                 arguments.insert(name.to_owned(), value);
             }
         }
+        Ok(())
     }
 }
 
@@ -53,7 +66,7 @@ mod tests {
     use crate::tool::Hints;
     use crate::{Schema, ToolName};
 
-    fn replaced(schema: Value, aliases: Value, arguments: Value) -> Value {
+    fn replaced(schema: Value, aliases: Value, arguments: Value) -> Result<Value, String> {
         let spec = ToolSpec {
             name: ToolName::new("t").unwrap(),
             title: None,
@@ -66,8 +79,10 @@ mod tests {
         let Value::Object(mut arguments) = arguments else {
             panic!("no object");
         };
-        spec.replace_aliases(&mut arguments);
-        Value::Object(arguments)
+        match spec.replace_aliases(&mut arguments) {
+            Ok(()) => Ok(Value::Object(arguments)),
+            Err(error) => Err(error.for_model()),
+        }
     }
 
     fn closed() -> Value {
@@ -88,18 +103,34 @@ mod tests {
                 json!({ "filename": "a", "text": "b" }),
                 json!({ "path": "a", "text": "b" }),
             ),
-            // Which of two was meant is unknown: the second stays, and the schema refuses it.
+            (json!({ "path": "a", "file_path": "a" }), json!({ "path": "a" })),
             (
-                json!({ "path": "a", "file_path": "b" }),
-                json!({ "path": "a", "file_path": "b" }),
-            ),
-            (
-                json!({ "file_path": "a", "filename": "b" }),
-                json!({ "path": "a", "filename": "b" }),
+                json!({ "file_path": "a", "filename": "a" }),
+                json!({ "path": "a" }),
             ),
             (json!({ "File_Path": "a" }), json!({ "File_Path": "a" })),
         ] {
-            assert_eq!(replaced(closed(), aliases.clone(), given), expected);
+            assert_eq!(replaced(closed(), aliases.clone(), given), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn two_names_with_different_values_are_refused_by_both() {
+        let aliases = json!({ "file_path": "path", "filename": "path" });
+        for (given, names) in [
+            (json!({ "path": "a", "file_path": "b" }), "`path` and `file_path`"),
+            (json!({ "file_path": "a", "path": "b" }), "`path` and `file_path`"),
+            (
+                json!({ "file_path": "a", "filename": "b" }),
+                "`file_path` and `filename`",
+            ),
+            (
+                json!({ "path": "a", "file_path": "a", "filename": null }),
+                "`file_path` and `filename`",
+            ),
+        ] {
+            let error = replaced(closed(), aliases.clone(), given.clone()).unwrap_err();
+            assert!(error.contains(names) && error.contains("give only `path`"), "{given}: {error}");
         }
     }
 
@@ -127,7 +158,7 @@ mod tests {
             (closed(), json!(["other"])),
             (closed(), json!({ "other": 1 })),
         ] {
-            assert_eq!(replaced(schema, aliases, given()), given());
+            assert_eq!(replaced(schema, aliases, given()), Ok(given()));
         }
     }
 }

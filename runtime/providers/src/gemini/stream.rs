@@ -56,7 +56,7 @@ impl Counts {
             // The candidates' count does not include reasoning.
             output: self.candidates.unwrap_or(0).saturating_add(thoughts),
             reasoning: thoughts,
-            cost_micros: None,
+            ..Usage::default()
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Redirects are not followed (a key must not be sent to another host), and proxies of the environment are not used.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use toolcell_core::http_header::is_of_client;
 use url::Url;
 
 use super::HttpOptions;
@@ -50,9 +51,10 @@ fn is_version(part: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Validates a base URL: `http` or `https`, with a host, without user, query and fragment.
-pub(super) fn endpoint(base_url: &str, version: Version) -> Result<Endpoint, SetupError> {
-    checked(base_url, version).map_err(|source| {
+/// Validates a base URL: `http` or `https`, with a host, without user, query and fragment. `path` is that of requests, which is
+/// removed: a URL from the documentation of a service often has it.
+pub(super) fn endpoint(base_url: &str, version: Version, path: &str) -> Result<Endpoint, SetupError> {
+    checked(base_url, version, path).map_err(|source| {
         let url = without_credentials(base_url);
         SetupError::BaseUrl { url, source }
     })
@@ -67,8 +69,21 @@ fn without_credentials(url: &str) -> String {
     }
 }
 
-fn checked(base_url: &str, version: Version) -> Result<Endpoint, BaseUrlError> {
-    let url = Url::parse(base_url.trim())?;
+/// Removes the path of requests, also for another model or method, from the end of the path of a URL.
+fn without_request_path<'a>(written: &'a str, path: &str) -> &'a str {
+    let path = path.split('?').next().unwrap_or_default();
+    if let Some(base) = written.strip_suffix(path).and_then(|base| base.strip_suffix('/')) {
+        return base;
+    }
+    let of_model = path.contains(':').then(|| written.rsplit_once("/models/")).flatten();
+    match of_model {
+        Some((base, model)) if model.ends_with("enerateContent") && !model.contains('/') => base,
+        _ => written,
+    }
+}
+
+fn checked(base_url: &str, version: Version, path: &str) -> Result<Endpoint, BaseUrlError> {
+    let mut url = Url::parse(base_url.trim())?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(BaseUrlError::Scheme);
     }
@@ -79,6 +94,8 @@ fn checked(base_url: &str, version: Version) -> Result<Endpoint, BaseUrlError> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err(BaseUrlError::Query);
     }
+    let base = without_request_path(url.path().trim_end_matches('/'), path).to_owned();
+    url.set_path(&base);
     let written = url.as_str().trim_end_matches('/').to_owned();
     let mut parts = url
         .path_segments()
@@ -132,6 +149,9 @@ pub(crate) fn bearer(key: &ApiKey) -> Result<Header, SetupError> {
 pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &options.headers {
+        if is_of_client(name) {
+            return Err(SetupError::ReservedHeader { name: name.clone() });
+        }
         let (name, value) = header(name, value, true)?;
         headers.insert(name, value);
     }
@@ -181,7 +201,7 @@ mod tests {
     #[test]
     fn base_url_may_contain_the_version_or_not() {
         let urls = |url: &str, version| {
-            let endpoint = endpoint(url, version).unwrap();
+            let endpoint = endpoint(url, version, "x").unwrap();
             (
                 endpoint.at("x", false),
                 endpoint.has_other().then(|| endpoint.at("x", true)),
@@ -272,6 +292,48 @@ mod tests {
     }
 
     #[test]
+    fn base_url_may_contain_the_path_of_requests() {
+        let generate = "models/m:streamGenerateContent?alt=sse";
+        for (url, version, path, first) in [
+            (
+                "http://h/v1/chat/completions",
+                Version::InBase("v1"),
+                "chat/completions",
+                "http://h/v1/x",
+            ),
+            (
+                "http://h/in/v1/messages/",
+                Version::InPath("v1"),
+                "messages",
+                "http://h/in/v1/x",
+            ),
+            ("http://h/messages", Version::InPath("v1"), "messages", "http://h/v1/x"),
+            ("http://h/api/chat", Version::None, "api/chat", "http://h/x"),
+            (
+                "http://h/v1beta/models/other:generateContent",
+                Version::InBase("v1beta"),
+                generate,
+                "http://h/v1beta/x",
+            ),
+            (
+                "http://h/v1beta/models",
+                Version::InBase("v1beta"),
+                generate,
+                "http://h/v1beta/models/x",
+            ),
+            // The path of another protocol may be a prefix of a gateway.
+            (
+                "http://h/v1/messages",
+                Version::InBase("v1"),
+                "chat/completions",
+                "http://h/v1/messages/x",
+            ),
+        ] {
+            assert_eq!(endpoint(url, version, path).unwrap().at("x", false), first, "{url}");
+        }
+    }
+
+    #[test]
     fn invalid_base_url_is_refused_without_its_password() {
         for (url, is) in [
             ("example.com", "relative URL without a base"),
@@ -283,7 +345,7 @@ mod tests {
             ("https://example.com?x=1", "queries and fragments"),
             ("http://", "empty host"),
         ] {
-            let error = error_chain(&endpoint(url, Version::None).unwrap_err());
+            let error = error_chain(&endpoint(url, Version::None, "x").unwrap_err());
             assert!(error.contains(is), "{url}: {error}");
             assert!(!error.contains("geheim"), "{error}");
         }
@@ -304,6 +366,14 @@ mod tests {
         assert_eq!(
             refused(header),
             "invalid characters in the value of the header `x-a`"
+        );
+        let reserved = HttpOptions {
+            headers: vec![("Content-Length".into(), "0".into())],
+            ..HttpOptions::default()
+        };
+        assert_eq!(
+            refused(reserved),
+            "the header `Content-Length` is set by the HTTP client"
         );
         let root = HttpOptions {
             root_certificates: vec![b"no certificate".to_vec()],

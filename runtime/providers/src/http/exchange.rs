@@ -10,7 +10,7 @@ use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
-use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
+use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, WaitLimit};
 use toolcell_core::{ProviderError, Redactor, error_chain};
 
 use super::client::{client, refuses_tls};
@@ -115,12 +115,19 @@ impl Http {
                     retries += 1;
                     match self.options.retry.pause(retries, &failure, fastrand::f64()) {
                         Some(pause) => pause,
-                        None => return Err(request.reported(failure)),
+                        None => {
+                            let is_too_long = failure.transient && retries <= self.options.retry.retries;
+                            let limit = is_too_long.then_some(WaitLimit::Longest);
+                            return Err(not_waiting(request.reported(failure), limit));
+                        }
                     }
                 }
             };
             if deadline.is_some_and(|deadline| Instant::now() + pause >= deadline) {
-                return Err(failure.error);
+                return Err(not_waiting(
+                    request.reported(failure),
+                    Some(WaitLimit::RequestTimeout),
+                ));
             }
             attempt += 1;
             tracing::debug!(provider = self.provider, attempt, ?pause, "retrying a request");
@@ -438,6 +445,12 @@ impl Http {
         redactor.string(message);
         failure
     }
+}
+
+/// Adds the limit that a wait exceeds to an error, if the server asked for one.
+fn not_waiting(mut error: ProviderError, limit: Option<WaitLimit>) -> ProviderError {
+    error.wait_limit = limit.filter(|_| error.retry_after_ms.is_some());
+    error
 }
 
 /// Redactor of keys, tokens and header values in the output of a provider.

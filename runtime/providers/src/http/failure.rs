@@ -9,7 +9,7 @@ use toolcell_core::provider::ProviderErrorKind;
 
 use crate::framing::{self, Framing, Reader};
 
-use super::retry::{FailedAttempt, MAX_RETRY_AFTER, duration, is_transient, retry_after, wait_in_words};
+use super::retry::{FailedAttempt, duration, is_transient, retry_after, wait_in_words};
 
 /// Maximum length of a provider's message, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -40,9 +40,6 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
     if (300..400).contains(&status) {
         message =
             format!("status {status} is a redirect, and redirects are not followed; set the final base URL");
-    }
-    if let Some(wait) = wait.filter(|wait| *wait > MAX_RETRY_AFTER) {
-        message.push_str(&format!(" (retry after {} s)", wait.as_secs()));
     }
     let is_explained = parsed.is_json && !parsed.message.is_empty();
     let words = parsed.message.to_lowercase();
@@ -262,7 +259,7 @@ fn error_body(value: &Value) -> ErrorBody {
         })
         .or_else(|| value.get("message").and_then(text))
         .unwrap_or_default();
-    let codes = ["code", "type", "status"]
+    let mut codes: Vec<String> = ["code", "type", "status"]
         .iter()
         .filter_map(|name| match inner.get(name)? {
             Value::String(code) => Some(code.to_ascii_lowercase()),
@@ -271,9 +268,14 @@ fn error_body(value: &Value) -> ErrorBody {
         })
         .collect();
     let parameter = inner.get("param").and_then(text);
-    // `google.rpc.RetryInfo`, or words.
     let details = inner.get("details").and_then(Value::as_array);
-    let delay = (details.into_iter().flatten()).find_map(|detail| detail.get("retryDelay")?.as_str());
+    let details = || details.into_iter().flatten();
+    // Gemini has one status for a quota of a minute, of a day and of nothing.
+    if details().any(is_of_a_day) || has_limit_of_zero(&message) {
+        codes.insert(0, "quota_exceeded".into());
+    }
+    // `google.rpc.RetryInfo`, or words.
+    let delay = details().find_map(|detail| detail.get("retryDelay")?.as_str());
     let wait = delay.and_then(duration).or_else(|| wait_in_words(&message));
     ErrorBody {
         wait,
@@ -282,6 +284,22 @@ fn error_body(value: &Value) -> ErrorBody {
         parameter,
         is_json: true,
     }
+}
+
+/// True if a `google.rpc.QuotaFailure` has a quota of a day. The delay that comes with it is one of seconds all the same.
+fn is_of_a_day(detail: &Value) -> bool {
+    let violations = detail.get("violations").and_then(Value::as_array);
+    let mut ids = violations
+        .into_iter()
+        .flatten()
+        .filter_map(|violation| violation.get("quotaId")?.as_str());
+    ids.any(|id| id.contains("PerDay"))
+}
+
+/// True if the message says that the quota is 0: "Quota exceeded for metric: …, limit: 0".
+fn has_limit_of_zero(message: &str) -> bool {
+    let mut limits = message.split("limit: 0").skip(1);
+    message.contains("uota") && limits.any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
 /// Returns one line of printable text of at most [`MAX_MESSAGE_CHARS`] characters.
@@ -537,6 +555,30 @@ mod tests {
                 "{value}"
             );
             assert_eq!(failure.error.message, "m");
+        }
+    }
+
+    #[test]
+    fn quota_of_a_day_or_of_nothing_is_used_up() {
+        let kind = |message: &str, quota: &str| {
+            let body = serde_json::json!({"error": {
+                "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": [
+                    {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": quota}]},
+                    {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "22s"},
+                ],
+            }});
+            error(429, &body.to_string()).kind
+        };
+        let minute = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier";
+        let day = "GenerateRequestsPerDayPerProjectPerModel-FreeTier";
+        for (message, quota, expected) in [
+            ("Quota exceeded, limit: 15", minute, ProviderErrorKind::RateLimited),
+            ("Quota exceeded, limit: 0.5", minute, ProviderErrorKind::RateLimited),
+            ("Quota exceeded, limit: 250", day, ProviderErrorKind::QuotaExceeded),
+            ("Quota exceeded, limit: 0", minute, ProviderErrorKind::QuotaExceeded),
+            ("Quota exceeded, limit: 0, model: m", minute, ProviderErrorKind::QuotaExceeded),
+        ] {
+            assert_eq!(kind(message, quota), expected, "{message} {quota}");
         }
     }
 

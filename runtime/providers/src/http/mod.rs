@@ -24,4 +24,4 @@ pub use options::HttpOptions;
 pub(crate) use protocol::{Decoder, DecoderState, Protocol};
 pub use provider::HttpProvider;
 pub(crate) use retry::FailedAttempt;
-pub use retry::RetryPolicy;
+pub use retry::{MAX_RETRY_AFTER, RetryPolicy};

@@ -25,8 +25,17 @@ pub struct HttpOptions {
     pub root_certificates: Vec<Vec<u8>>,
     /// Retries of requests.
     pub retry: RetryPolicy,
-    /// Additional headers of every request, as names and values. `Debug` shows only the names.
+    /// Additional headers of every request, as names and values. They replace those of the protocol, and one that has the key
+    /// of the protocol replaces the key; those of [`http_header::is_of_client`](toolcell_core::http_header::is_of_client) are
+    /// refused. `Debug` shows only the names.
     pub headers: Vec<(String, String)>,
+}
+
+impl HttpOptions {
+    /// True if an additional header has this name.
+    pub(crate) fn has_header(&self, name: &str) -> bool {
+        self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
+    }
 }
 
 impl Default for HttpOptions {

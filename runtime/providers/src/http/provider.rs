@@ -7,7 +7,7 @@ use super::client::endpoint;
 use super::exchange::Http;
 use super::protocol::Protocol;
 use super::service::Service;
-use crate::{Connection, SetupError, emit};
+use crate::{ApiKey, Connection, SetupError, emit};
 
 /// Model over HTTP with the protocol `P`. Each protocol module names its own, such as
 /// [`OpenAi`](crate::openai::OpenAi).
@@ -34,7 +34,7 @@ impl<P: Protocol> HttpProvider<P> {
     /// Creates a provider with protocol settings. Validates the settings; sends no request.
     ///
     /// # Errors
-    /// [`SetupError::MissingKey`] for the protocol's own service without a key, and errors in the URL, proxy or
+    /// [`SetupError::MissingKey`] for the protocol's own service without a key or a header with one, and errors in the URL, proxy or
     /// headers.
     pub fn with(connection: Connection, protocol: P) -> Result<Self, SetupError> {
         let Connection {
@@ -46,14 +46,23 @@ impl<P: Protocol> HttpProvider<P> {
             http,
         } = connection;
         let provider = provider.unwrap_or_else(|| protocol.service().to_owned());
-        let endpoint = endpoint(base_url.as_deref().unwrap_or(P::BASE_URL), protocol.version())?;
-        if P::is_own_host(&endpoint.host) && api_key.is_none() && tokens.is_none() {
+        let base_url = base_url.as_deref().unwrap_or(P::BASE_URL);
+        let endpoint = endpoint(base_url, protocol.version(), &protocol.path(&model))?;
+        // A configured header with the key is the key.
+        let key_header = protocol.authorization(&ApiKey::new("key"))?.0;
+        let (api_key, tokens) = match http.has_header(key_header.as_str()) {
+            true => (None, None),
+            false => (api_key, tokens),
+        };
+        let is_authorized = http.has_header(key_header.as_str()) || http.has_header("authorization");
+        if P::is_own_host(&endpoint.host) && api_key.is_none() && tokens.is_none() && !is_authorized {
             return Err(SetupError::MissingKey {
                 provider,
                 host: endpoint.host,
             });
         }
         let mut headers = protocol.headers()?;
+        headers.retain(|(name, _)| !http.has_header(name.as_str()));
         if let (Some(key), None) = (&api_key, &tokens) {
             headers.push(protocol.authorization(key)?);
         }

@@ -8,7 +8,7 @@ use toolcell_core::provider::ProviderErrorKind;
 
 /// Maximum pause that a server may request. A longer one is the user's decision: the request fails and the error names
 /// the requested wait.
-pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
 /// Retry policy. Requests are retried only before the first delta of an answer.
 #[derive(Debug, Clone, PartialEq)]

@@ -282,6 +282,6 @@ fn usage(value: &Value) -> Usage {
         cache_write: count("/prompt_tokens_details/cache_write_tokens"),
         output: count("/completion_tokens"),
         reasoning: count("/completion_tokens_details/reasoning_tokens"),
-        cost_micros: None,
+        ..Usage::default()
     }
 }

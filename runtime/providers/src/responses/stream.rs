@@ -110,6 +110,23 @@ impl ResponsesDecoder {
         }
     }
 
+    /// Notes that the text of an item is streamed. Some gateways do not announce the item.
+    fn see(&mut self, index: u64, answer: &mut ResponseBuilder) {
+        match self.items.get_mut(&index) {
+            Some(item) => item.seen = true,
+            None if answer.keeps(size_of::<Item>()) => {
+                let item = Item {
+                    id: None,
+                    call: None,
+                    seen: true,
+                    is_done: false,
+                };
+                self.items.insert(index, item);
+            }
+            None => {}
+        }
+    }
+
     /// Handles a complete item. The item of the start event may lack any field.
     fn done(&mut self, index: u64, item: &Value, answer: &mut ResponseBuilder) {
         let id = item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
@@ -180,7 +197,7 @@ impl ResponsesDecoder {
                 cache_write: count("/input_tokens_details/cache_write_tokens"),
                 output: count("/output_tokens"),
                 reasoning: count("/output_tokens_details/reasoning_tokens"),
-                cost_micros: None,
+                ..Usage::default()
             });
         }
         Ok(DecoderState::Done)
@@ -218,9 +235,7 @@ impl Decoder for ResponsesDecoder {
             }
             Some("response.output_text.delta" | "response.refusal.delta") => {
                 self.refused |= kind == Some("response.refusal.delta");
-                if let Some(item) = self.items.get_mut(&target) {
-                    item.seen = true;
-                }
+                self.see(target, answer);
                 answer.text(delta);
             }
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {

@@ -41,7 +41,7 @@ async fn text_is_streamed_and_reasoning_tokens_are_counted() {
             cache_write: 0,
             output: 10,
             reasoning: 7,
-            cost_micros: None,
+            ..Usage::default()
         })
     );
     let received = &server.received()[0];

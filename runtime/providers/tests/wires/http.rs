@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use toolcell_core::ProviderError;
-use toolcell_core::provider::{Delta, ProviderErrorKind};
-use toolcell_providers::HttpOptions;
+use toolcell_core::provider::{Delta, ProviderErrorKind, WaitLimit};
+use toolcell_providers::{Connection, HttpOptions};
 use toolcell_providers::openai::OpenAi;
 
 use crate::conversation::*;
@@ -112,9 +112,52 @@ async fn too_long_retry_after_is_not_waited_for() {
         Reply::json(429, r#"{"error":{"message":"Come back tomorrow"}}"#).header("retry-after", "86400");
     let server = Server::start([slow, Reply::events(HELLO)]).await;
     let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-    assert_eq!(error.message, "Come back tomorrow (retry after 86400 s)");
+    assert_eq!(error.message, "Come back tomorrow");
+    assert_eq!(error.wait_limit, Some(WaitLimit::Longest));
     assert_eq!(error.retry_after(), Some(Duration::from_secs(86_400)));
     assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn wait_beyond_the_deadline_is_told_for_every_status() {
+    for status in [408, 429, 500, 503, 529] {
+        let slow = Reply::json(status, r#"{"error":{"message":"busy"}}"#).header("retry-after", "90");
+        let server = Server::start([slow, Reply::events(HELLO)]).await;
+        let mut options = http();
+        options.deadline = Some(Duration::from_secs(30));
+        let error = play(&model(&server, options), hello()).await.1.unwrap_err();
+        assert_eq!(error.message, "busy", "{status}");
+        assert_eq!(
+            (error.retry_after_ms, error.wait_limit),
+            (Some(90_000), Some(WaitLimit::RequestTimeout)),
+            "{status}"
+        );
+        assert_eq!(server.received().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn configured_headers_replace_ours_and_the_key() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    let mut options = http();
+    options.headers = [("Authorization", "Bearer of-a-proxy"), ("user-agent", "mine")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+    let mut connection = Connection::new("m")
+        .with_base_url(server.url("/v1"))
+        .with_key("sk-planted-key");
+    connection.http = options;
+    let provider = OpenAi::new(connection).unwrap();
+    play(&provider, hello()).await.1.unwrap();
+    let received = server.received();
+    assert_eq!(received[0].header("authorization"), Some("Bearer of-a-proxy"));
+    assert_eq!(received[0].header("user-agent"), Some("mine"));
+
+    // It is a key for the service of the protocol as well.
+    let mut own = Connection::new("m");
+    assert!(OpenAi::new(own.clone()).is_err());
+    own.http.headers = vec![("authorization".into(), "Bearer of-a-proxy".into())];
+    assert!(OpenAi::new(own).is_ok());
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ async fn text_is_streamed_and_usage_is_counted() {
             cache_write: 2,
             output: 9,
             reasoning: 4,
-            cost_micros: None,
+            ..Usage::default()
         })
     );
     let received = &server.received()[0];
@@ -404,6 +404,21 @@ async fn strict_schemas_are_sent_and_arguments_converted_back() {
         tools[1]["parameters"],
         json!({"type": "object", "additionalProperties": true})
     );
+}
+
+#[tokio::test]
+async fn text_of_an_item_that_is_not_announced_is_read_once() {
+    let reply = || {
+        events(&[
+            r#"{"type":"response.output_text.delta","item_id":"m_1","output_index":0,"delta":"Hi"}"#,
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"m_1",
+                "content":[{"type":"output_text","text":"Hi"}]}}"#,
+            COMPLETED,
+        ])
+    };
+    let server = Server::start([reply()]).await;
+    let end = play(&model(&server), hello()).await.1.unwrap();
+    assert_eq!(end.parts, [text("Hi")]);
 }
 
 #[tokio::test]

@@ -117,14 +117,22 @@ class Call {
   update() { this.card.update(); }
 }
 
+/** Word before what has estimates. */
+export const about = (usage) => (usage.estimated ? "about " : "");
+
+/** A cost, which is higher than known if some of the tokens have no price. */
+export const price = (usage, cost) => (usage.unpriced ? "at least " : "") + about(usage) + money(cost);
+
+export function tokens(usage) {
+  const cached = usage.cache_read ? ` (${count(usage.cache_read)} cached)` : "";
+  return `${about(usage)}${count(usage.input)} tokens in${cached}, ${count(usage.output)} out`;
+}
+
 /** Tokens and cost as in the last line of a turn on the terminal. */
 export function used(usage, cost) {
   const parts = [];
-  if (usage && usage.input + usage.output > 0) {
-    const cached = usage.cache_read ? ` (${count(usage.cache_read)} cached)` : "";
-    parts.push(`${count(usage.input)} tokens in${cached}, ${count(usage.output)} out`);
-  }
-  if (cost !== undefined && cost !== null) parts.push("cost " + money(cost));
+  if (usage && usage.input + usage.output > 0) parts.push(tokens(usage));
+  if (cost !== undefined && cost !== null) parts.push("cost " + price(usage || {}, cost));
   return parts;
 }
 

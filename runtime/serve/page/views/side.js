@@ -1,5 +1,6 @@
 // Beside the conversation: plan, budget, and what the tools of the session can touch.
 import { h, line, count, money, plural, span, words } from "../dom.js";
+import { price, tokens } from "./items.js";
 
 function plan(session) {
   const { steps = [], goal } = session.plan;
@@ -19,8 +20,8 @@ export function side(session, app) {
   if (session?.id) {
     const { totals } = session;
     parts.push(h("h2", null, "Used"), h("ul", null,
-      h("li", null, `${count(totals.input)} tokens in, ${count(totals.output)} out`),
-      totals.cost !== null && h("li", null, `cost ${money(totals.cost)}`),
+      h("li", null, tokens(totals)),
+      totals.cost !== null && h("li", null, "cost " + price(totals, totals.cost)),
       h("li", null, `${plural(totals.steps, "step")}, ${plural(totals.calls, "call")}, ${span(totals.wall * 1000)}`),
       totals.denials > 0 && h("li.bad", null, `⊘ ${plural(totals.denials, "denial")}`)));
     const limits = Object.entries(session.info?.budget || {}).filter(([name, budget]) => budget.limit && BUDGETS[name]);

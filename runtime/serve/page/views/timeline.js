@@ -4,6 +4,7 @@ import { h, line, replace, span, count, bytes, money, box } from "../dom.js";
 import { api } from "../contract.js";
 import { Session } from "../model.js";
 import { details } from "./calls.js";
+import { about, price, tokens } from "./items.js";
 
 const ROW = 28;
 
@@ -81,8 +82,8 @@ function measured(row) {
   if (row.kind === "hook") return `${span(row.receipt?.wall_us)} in its cell`;
   const whole = row.to - row.from;
   const part = inside(row);
-  const tokens = row.usage ? ` · ${count(row.usage.input)} tokens in, ${count(row.usage.output)} out` : "";
-  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${tokens}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
+  const used = row.usage ? ` · ${tokens(row.usage)}` : "";
+  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${used}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
 }
 
 const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
@@ -135,7 +136,7 @@ export class Timeline {
       peak = Math.max(peak, row.receipt?.peak_memory || 0);
       moved += (row.receipt?.bytes_in || 0) + (row.receipt?.bytes_out || 0);
     }
-    const numbers = [["time", span(totals.wall * 1000)], ["tokens", `${count(totals.input)} in, ${count(totals.output)} out`], ["cost", totals.cost === null ? "no prices" : money(totals.cost)],
+    const numbers = [["time", span(totals.wall * 1000)], ["tokens", `${about(totals)}${count(totals.input)} in, ${count(totals.output)} out`], ["cost", totals.cost === null ? "no prices" : price(totals, totals.cost)],
       ["calls", count(totals.calls)], ["fuel", count(totals.fuel)], ["peak memory", bytes(peak)], ["bytes", bytes(moved)], ["denials", (totals.denials ? "⊘ " : "") + count(totals.denials)]];
     replace(this.totals, numbers.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
     this.all();
@@ -210,7 +211,7 @@ export class Timeline {
     const call = row.kind === "call" && !row.depth && [...this.calls.values()].find((one) => one.id === row.id);
     replace(this.chosen, h("section.card", null, h("h2", null, line(row.name, 100)),
       row.kind === "call" && h("p", null, `from start to result: ${measured(row)}`), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
-      row.usage && h("p", null, `${count(row.usage.input)} tokens in, ${count(row.usage.output)} out`),
+      row.usage && h("p", null, tokens(row.usage)),
       h("details", null, h("summary", null, "Events as JSON"), row.entries.map((entry) => box(JSON.stringify(entry, null, 2), { label: "Event" })))));
   }
 

@@ -1,6 +1,7 @@
 // Usage per day and agent: charts, and below each a table with the same numbers.
 import { h, line, replace, svg, count, money, span } from "../dom.js";
 import { api } from "../contract.js";
+import { about, price } from "./items.js";
 
 const CHARTS = [
   ["Tokens", [["in", (row) => row.input], ["out", (row) => row.output]], count],
@@ -33,8 +34,9 @@ function chart(title, days, series, show) {
 function byDay(rows) {
   const days = new Map();
   for (const row of rows) {
-    const day = days.get(row.day) || { day: row.day, turns: 0, input: 0, output: 0, calls: 0, failures: 0, cost_micros: 0, p50_us: 0, p95_us: 0 };
+    const day = days.get(row.day) || { day: row.day, turns: 0, input: 0, output: 0, calls: 0, failures: 0, cost_micros: 0, estimated: false, unpriced: false, p50_us: 0, p95_us: 0 };
     for (const name of ["turns", "input", "output", "calls", "failures", "cost_micros"]) day[name] += row[name] || 0;
+    for (const name of ["estimated", "unpriced"]) day[name] ||= row[name];
     for (const name of ["p50_us", "p95_us"]) day[name] = Math.max(day[name], row[name] || 0);
     days.set(row.day, day);
   }
@@ -57,7 +59,7 @@ export class Usage {
     if (!rows.length) { replace(this.content, h("p.faint", null, "No turn ran in this period.")); return; }
     const days = byDay(rows);
     const total = byDay(rows.map((row) => ({ ...row, day: "" })))[0];
-    const numbers = [["turns", count(total.turns)], ["tokens in", count(total.input)], ["tokens out", count(total.output)], ["cost", rows.some((row) => row.cost_micros !== undefined) ? money(total.cost_micros) : "no prices"], ["calls", count(total.calls)], ["failures", (total.failures ? "✗ " : "") + count(total.failures)]];
+    const numbers = [["turns", count(total.turns)], ["tokens in", about(total) + count(total.input)], ["tokens out", about(total) + count(total.output)], ["cost", rows.some((row) => row.cost_micros !== undefined) ? price(total, total.cost_micros) : "no prices"], ["calls", count(total.calls)], ["failures", (total.failures ? "✗ " : "") + count(total.failures)]];
     replace(this.content, h("dl.totals", null, numbers.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
       CHARTS.filter(([, series]) => days.some((day) => series.some(([, of]) => of(day) > 0))).map(([title, series, show]) => h("section.card", null, h("h2", null, title), chart(title, days, series, show),
         h("details", null, h("summary", null, "Numbers"), h("div.table-box", { tabindex: "0", role: "group", "aria-label": title + " in numbers" }, h("table", null,

@@ -367,7 +367,8 @@ fn schemas_of_sessions() -> Value {
         "matches": list(&answer(&json!({"role": text(), "text": text()}), &none)),
     });
     let mut details = of_session.clone();
-    let row = answer(&none, &json!({"limit": number(), "used": number()}));
+    let flag = json!({"type": "boolean"});
+    let row = answer(&none, &json!({"limit": number(), "used": number(), "estimated": flag, "unpriced": flag}));
     details["budget"] = answer(
         &json!({"tokens": row, "calls": row, "wall_ms": row, "cost_micros": row}),
         &none,
@@ -405,7 +406,7 @@ fn schemas_of_sessions() -> Value {
         "Error": answer(&json!({"error": answer(&json!({"code": text(), "message": text()}), &json!({"hints": list(&text())}))}), &none),
         "OpenAiError": answer(&json!({"error": answer(&json!({"code": text(), "message": text(), "type": text(), "param": {}}), &none)}), &none),
         "Nothing": body(&[], &none),
-        "Tokens": answer(&usage, &none),
+        "Tokens": answer(&usage, &json!({"estimated": {"type": "boolean"}, "unpriced": {"type": "boolean"}})),
         "Session": answer(&session, &of_session),
         "SessionDetails": answer(&session_and_questions, &details),
         "Sessions": answer(&json!({"sessions": list(&one("Session"))}), &json!({"next": text()})),

@@ -8,7 +8,7 @@ use toolcell_core::provider::Usage;
 use toolcell_core::{Event, StoreError};
 
 use super::failed;
-use super::totals::{signed, unsigned};
+use super::totals::{add_turn, signed, unsigned};
 
 /// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -83,13 +83,15 @@ pub(super) fn of_all(connection: &Connection, from_ms: u64) -> Result<Vec<DailyU
     work().map_err(failed)?;
     let all = days
         .into_iter()
-        .map(|((day, agent, owner), (of_day, mut times))| {
+        .map(|((day, agent, owner), (mut of_day, mut times))| {
             times.sort_unstable();
             let at = |percent: usize| {
                 times
                     .get((times.len().saturating_sub(1)) * percent / 100)
                     .copied()
             };
+            // Without any price, no cost is incomplete.
+            of_day.usage.unpriced &= of_day.cost_micros.is_some();
             DailyUse {
                 day,
                 agent,
@@ -111,10 +113,7 @@ fn count(of_day: &mut DailyUse, times: &mut Vec<u64>, event: &Event) {
         } => {
             of_day.turns += 1;
             of_day.failed_turns += u64::from(is_failure(outcome));
-            of_day.usage.add(*usage);
-            if let Some(cost) = cost_micros {
-                of_day.cost_micros = Some(of_day.cost_micros.unwrap_or(0).saturating_add(*cost));
-            }
+            add_turn(&mut of_day.usage, &mut of_day.cost_micros, usage, *cost_micros);
         }
         Event::CallFinished { result, .. } => {
             of_day.calls += 1;

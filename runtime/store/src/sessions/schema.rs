@@ -14,6 +14,7 @@ pub(super) const SESSIONS: Kind = Kind {
         Upgrade::Sql(NAMES_AND_TOTALS),
         Upgrade::Sql(OWNERS_AND_TIMES),
         Upgrade::Work(index::build),
+        Upgrade::Sql(ESTIMATES),
     ],
 };
 
@@ -94,6 +95,18 @@ ALTER TABLE sessions ADD COLUMN owner TEXT;
 ALTER TABLE entries ADD COLUMN at_ms INTEGER;
 DROP INDEX names;
 CREATE UNIQUE INDEX names ON sessions (coalesce(owner, ''), name) WHERE name IS NOT NULL;
+";
+
+/// Totals that have estimates, and turns without a price beside some with one. Estimates of earlier versions were not recorded.
+const ESTIMATES: &str = "
+ALTER TABLE sessions ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN unpriced INTEGER NOT NULL DEFAULT 0;
+UPDATE sessions SET unpriced = cost_micros IS NULL AND input + output > 0 OR cost_micros IS NOT NULL AND EXISTS (
+    SELECT 1 FROM entries WHERE session = key AND CASE WHEN json_valid(event) THEN
+        json_extract(event, '$.type') = 'turn_finished' AND json_extract(event, '$.cost_micros') IS NULL
+        AND json_extract(event, '$.usage.input') + json_extract(event, '$.usage.output') > 0
+    END
+);
 ";
 
 /// Row of a session.

@@ -22,10 +22,7 @@ impl Totals {
             usage, cost_micros, ..
         } = event
         {
-            self.usage.add(*usage);
-            if let Some(cost) = cost_micros {
-                self.cost_micros = Some(self.cost_micros.unwrap_or(0).saturating_add(*cost));
-            }
+            add_turn(&mut self.usage, &mut self.cost_micros, usage, *cost_micros);
         }
     }
 
@@ -33,7 +30,7 @@ impl Totals {
     pub(super) fn add_to(&self, transaction: &Connection, key: i64) -> rusqlite::Result<()> {
         let sql = "UPDATE sessions SET messages = messages + ?2, bytes = bytes + ?3, input = input + ?4, \
                    cache_read = cache_read + ?5, cache_write = cache_write + ?6, output = output + ?7, \
-                   reasoning = reasoning + ?8, \
+                   reasoning = reasoning + ?8, estimated = max(estimated, ?10), unpriced = max(unpriced, ?11), \
                    cost_micros = CASE WHEN ?9 IS NULL THEN cost_micros ELSE coalesce(cost_micros, 0) + ?9 END \
                    WHERE key = ?1";
         let usage = &self.usage;
@@ -47,6 +44,8 @@ impl Totals {
             signed(usage.output),
             signed(usage.reasoning),
             self.cost_micros.map(signed),
+            usage.estimated,
+            usage.unpriced,
         ))?;
         Ok(())
     }
@@ -54,6 +53,7 @@ impl Totals {
     /// Reads the totals of a session from columns of their names.
     pub(super) fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         let number = |name: &str| row.get(name).map(unsigned);
+        let cost_micros = row.get::<_, Option<i64>>("cost_micros")?.map(unsigned);
         Ok(Self {
             messages: number("messages")?,
             bytes: number("bytes")?,
@@ -63,10 +63,22 @@ impl Totals {
                 cache_write: number("cache_write")?,
                 output: number("output")?,
                 reasoning: number("reasoning")?,
+                estimated: row.get("estimated")?,
+                // Without any price, no cost is incomplete.
+                unpriced: row.get("unpriced")? && cost_micros.is_some(),
                 cost_micros: None,
             },
-            cost_micros: row.get::<_, Option<i64>>("cost_micros")?.map(unsigned),
+            cost_micros,
         })
+    }
+}
+
+/// Adds the tokens and the cost of a finished turn to a sum.
+pub(super) fn add_turn(sum: &mut Usage, cost: &mut Option<u64>, usage: &Usage, cost_micros: Option<u64>) {
+    sum.add(*usage);
+    match cost_micros {
+        Some(more) => *cost = Some(cost.unwrap_or(0).saturating_add(more)),
+        None => sum.unpriced |= usage.total() > 0,
     }
 }
 

@@ -203,6 +203,7 @@ fn connect(
         Some(url) => url.to_owned(),
         None => vertex::base_url(settings, environment)?,
     };
+    one_source_of_key(service, settings)?;
     let mut connection = Connection::new(model);
     connection.tokens = settings
         .token_command
@@ -214,6 +215,32 @@ fn connect(
     connection.http = http(environment, &base_url);
     apply(settings, environment, &mut connection.http)?;
     Ok(connection.with_base_url(base_url))
+}
+
+/// Refuses a key beside a header that has the key as well: one of them would be ignored.
+fn one_source_of_key(service: &Service, settings: &ProviderSettings) -> Result<(), Failure> {
+    let Some(headers) = (settings.headers.as_ref()).filter(|headers| headers.value.has(service.key_header))
+    else {
+        return Ok(());
+    };
+    let env = settings.api_key_env.as_ref().map(|key| ("api_key_env", &key.origin));
+    let keyring = settings.api_key_keyring.as_ref();
+    let keyring = keyring.map(|key| ("api_key_keyring", &key.origin));
+    let command = settings.token_command.as_ref();
+    let command = command.map(|command| ("token_command", &command.origin));
+    let Some((setting, origin)) = env.or(keyring).or(command) else {
+        return Ok(());
+    };
+    Err(
+        Failure::new(Exit::Config, "the key of the provider has two sources")
+            .why(origin.point_at())
+            .why(headers.origin.point_at())
+            .hint(text!(
+                "keep one of `{}` and the header `{}`",
+                setting,
+                service.key_header
+            )),
+    )
 }
 
 /// Sets the configured timeouts, retries and headers.
@@ -268,6 +295,11 @@ pub(crate) fn key_source(settings: &ProviderSettings) -> Option<Text> {
     }
     let variable = settings.api_key_env.as_ref();
     let account = settings.api_key_keyring.as_ref();
+    if let (None, None, Some(headers)) = (variable, account, &settings.headers)
+        && let Some(name) = headers.value.with_key()
+    {
+        return Some(text!("the header `{}` of `[provider] headers`", name));
+    }
     let variable = variable.map(|name| text!("{}", Name(&name.value)));
     variable
         .or_else(|| account.map(|name| text!("the keyring (`toolcell secret set {}`)", Name(&name.value))))
@@ -299,6 +331,10 @@ fn key(
             .hint(text!("set it: export {}=…", name.value))),
         },
         (None, Some(account)) => key_in(&Keyring::of_system(), account).map(Some),
+        // A header with a key takes its place.
+        (None, None) if (provider.headers.as_ref()).is_some_and(|headers| headers.value.with_key().is_some()) => {
+            Ok(None)
+        }
         // The usual key is not sent unencrypted to a server for which the user did not configure a key.
         (None, None) if base_url.starts_with("https://") || is_loopback(base_url) => {
             Ok(environment.var(service.key).map(str::to_owned))

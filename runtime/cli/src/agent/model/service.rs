@@ -20,6 +20,8 @@ const OPENAI_MODEL: &str = "gpt-5-mini";
 pub(super) struct Service {
     /// Variable that usually contains the key.
     pub(super) key: &'static str,
+    /// Header that has the key.
+    pub(super) key_header: &'static str,
     /// Base URL; `None` if it depends on other settings.
     pub(super) base_url: Option<&'static str>,
     /// Default model; `None` if it must be set.
@@ -39,7 +41,17 @@ impl Service {
             ProviderName::Vertex => (vertex::TOKEN, None, None),
             ProviderName::Local | ProviderName::Scripted | ProviderName::Offline => return None,
         };
-        Some(Self { key, base_url, model })
+        let key_header = match name {
+            ProviderName::Anthropic => "x-api-key",
+            ProviderName::Gemini => "x-goog-api-key",
+            _ => "authorization",
+        };
+        Some(Self {
+            key,
+            key_header,
+            base_url,
+            model,
+        })
     }
 }
 

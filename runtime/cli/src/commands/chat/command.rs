@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use toolcell_agent::budget::Spent;
 use toolcell_agent::{Session, TurnStart};
 use toolcell_core::SessionStore;
 use toolcell_core::suggest::nearest;
@@ -184,9 +185,10 @@ impl Conversation<'_> {
     fn cost(&self) {
         let state = self.session.state();
         let spent = state.spent();
-        let mut all = spent.usage;
-        all.add(spent.agents);
+        let mut all = spent.all_usage();
         let prices = self.turns.agent().policy().budget.prices;
+        let (cost, is_partial) = spent.cost_since(&Spent::default(), prices.as_ref());
+        all.unpriced |= is_partial;
         let mut parts = vec![
             text!(
                 "{} {}",
@@ -199,11 +201,8 @@ impl Conversation<'_> {
                 Own(if spent.calls == 1 { "call" } else { "calls" })
             ),
         ];
-        parts.extend(usage::parts(
-            &all,
-            prices.map(|prices| spent.cost_micros(&prices)),
-        ));
-        if prices.is_none() {
+        parts.extend(usage::parts(&all, cost));
+        if cost.is_none() {
             parts.push("the cost is not known: the model has no `[prices]`".into());
         }
         self.console.note(Text::join(parts, " · "));

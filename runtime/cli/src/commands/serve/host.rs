@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use toolcell_agent::budget::Spent;
 use toolcell_agent::{Agent, AgentBuilder, LoopState};
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{ApprovalRequest, BoxFuture, Message, SessionStore, StoreError};
@@ -372,8 +373,8 @@ impl Host for AgentHost {
                 return json!({});
             };
             let (spent, limits) = (session.state().spent(), agent.policy().budget.clone());
-            let mut usage = spent.usage;
-            usage.add(spent.agents);
+            let usage = spent.all_usage();
+            let (cost, is_partial) = spent.cost_since(&Spent::default(), limits.prices.as_ref());
             let row = |used: Option<u64>, limit: Option<u64>| {
                 let mut row = json!({});
                 if let Some(used) = used {
@@ -384,12 +385,20 @@ impl Host for AgentHost {
                 }
                 row
             };
-            let cost = limits.prices.as_ref().map(|prices| spent.cost_micros(prices));
+            let mut tokens = row(Some(usage.total()), limits.tokens);
+            let mut cost = row(cost, limits.cost_micros);
+            if usage.estimated {
+                tokens["estimated"] = json!(true);
+                cost["estimated"] = json!(true);
+            }
+            if usage.unpriced || is_partial {
+                cost["unpriced"] = json!(true);
+            }
             let mut all = json!({"budget": {
-                "tokens": row(Some(usage.input.saturating_add(usage.output)), limits.tokens),
+                "tokens": tokens,
                 "calls": row(Some(spent.calls), limits.calls),
                 "wall_ms": row(Some(spent.wall_ms), limits.wall_ms),
-                "cost_micros": row(cost, limits.cost_micros),
+                "cost_micros": cost,
             }});
             if let Some(plan) = &session.state().plan {
                 all["plan"] = json!(plan);

@@ -265,10 +265,8 @@ impl Meter {
     /// Returns what a session has used, with its agents.
     fn of(&self, session: &Session) -> Used {
         let spent = session.state().spent();
-        let mut usage = spent.usage;
-        usage.add(spent.agents);
         Used {
-            tokens: usage.input.saturating_add(usage.output),
+            tokens: spent.tokens(),
             cost_micros: (self.prices.as_ref()).map_or(0, |prices| spent.cost_micros(prices)),
         }
     }
@@ -289,8 +287,12 @@ impl Meter {
             return true;
         }
         let used = Used {
-            tokens: usage.input.saturating_add(usage.output),
-            cost_micros: (self.prices.as_ref()).map_or(0, |prices| prices.cost_micros(usage)),
+            tokens: usage.total(),
+            // Another model that answered has prices of its own.
+            cost_micros: usage
+                .cost_micros
+                .or_else(|| Some(self.prices.as_ref()?.cost_micros(usage)))
+                .unwrap_or(0),
         };
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         counted.tokens = counted.tokens.saturating_add(used.tokens);

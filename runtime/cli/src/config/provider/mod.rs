@@ -132,7 +132,8 @@ declare_settings! {
     retries: Retries;
 
     /// Additional headers of every request: `{ X-Title = "mine" }`, or for a secret, the variable that contains the value:
-    /// `{ X-Key = { env = "VARIABLE" } }`.
+    /// `{ X-Key = { env = "VARIABLE" } }`. One with a key, such as `Authorization`, takes the place of the usual key. Headers of the
+    /// connection and the body, such as `Host` and `Content-Type`, are refused.
     headers: Headers;
 }
 

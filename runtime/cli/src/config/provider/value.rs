@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolcell_core::http_header::is_of_client;
 
 use crate::config::units::{Count, Span};
 
@@ -302,6 +303,22 @@ impl fmt::Display for ProfileNames {
 #[schemars(inline, with = "BTreeMap<String, HeaderValue>")]
 pub(crate) struct Headers(pub(crate) BTreeMap<String, HeaderValue>);
 
+/// Headers that have a key, for one service or another.
+const WITH_KEY: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+
+impl Headers {
+    /// Returns the name of a header with a key, if there is one.
+    pub(crate) fn with_key(&self) -> Option<&str> {
+        let is_with_key = |name: &str| WITH_KEY.iter().any(|key| key.eq_ignore_ascii_case(name));
+        self.0.keys().map(String::as_str).find(|name| is_with_key(name))
+    }
+
+    /// True if there is a header of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.keys().any(|own| own.eq_ignore_ascii_case(name))
+    }
+}
+
 impl TryFrom<BTreeMap<String, HeaderValue>> for Headers {
     type Error = String;
 
@@ -312,6 +329,18 @@ impl TryFrom<BTreeMap<String, HeaderValue>> for Headers {
                 return Err(format!(
                     "`{}` cannot be the name of a header: use letters, digits and `-` (RFC 9110, section 5.1)",
                     name.escape_debug()
+                ));
+            }
+            if is_of_client(name) {
+                let instead = match name.eq_ignore_ascii_case("host") {
+                    true => "it is the host of `base_url`",
+                    false => "the HTTP client sets it for each request",
+                };
+                return Err(format!("the header `{name}` cannot be set: {instead}; remove it"));
+            }
+            if headers.keys().any(|other| other != name && other.eq_ignore_ascii_case(name)) {
+                return Err(format!(
+                    "the header `{name}` is set twice: names of headers have no upper and lower case"
                 ));
             }
             if let HeaderValue::Text(text) = value

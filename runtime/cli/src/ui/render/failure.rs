@@ -4,7 +4,8 @@ use toolcell_agent::TurnReport;
 use toolcell_agent::policy::OnLimit;
 use toolcell_core::ProviderError;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::provider::{ProviderErrorKind, StopReason};
+use toolcell_core::provider::{ProviderErrorKind, StopReason, WaitLimit};
+use toolcell_providers::MAX_RETRY_AFTER;
 
 use crate::agent::model;
 use crate::config::units::Span;
@@ -23,15 +24,46 @@ pub(crate) fn provider_failure(error: &ProviderError, key: Option<&Text>) -> Fai
     )
     .why(text!("{}{}", error.kind, status))
     .why(Text::of_others(error.message.clone()));
+    let failure = match unmet_wait(error) {
+        Some(wait) => failure.why(wait),
+        None => failure,
+    };
     match (error.kind, key) {
         (ProviderErrorKind::Unauthorized, Some(key)) => failure.hint(text!("check the key in {}", *key)),
         _ => failure.hints(hint(error)),
     }
 }
 
+/// Describes the wait that the server asks for, and the limit because of which it was not waited.
+fn unmet_wait(error: &ProviderError) -> Option<Text> {
+    let wait = Span(error.retry_after()?);
+    Some(match error.wait_limit? {
+        WaitLimit::Longest => text!(
+            "the server asks to wait {}, and no request waits longer than {}",
+            wait,
+            Span(MAX_RETRY_AFTER)
+        ),
+        _ => text!(
+            "the server asks to wait {}, which is beyond `request_timeout` in `[provider]`",
+            wait
+        ),
+    })
+}
+
 /// Returns the hint for an error of a provider, in the terms of that provider.
 fn hint(error: &ProviderError) -> Option<String> {
     let is_ollama = error.provider == "ollama";
+    let waits = matches!(
+        error.kind,
+        ProviderErrorKind::RateLimited | ProviderErrorKind::Unavailable
+    );
+    if let Some(wait) = error.retry_after().filter(|_| waits) {
+        let more = match error.wait_limit {
+            Some(WaitLimit::RequestTimeout) => ", or allow more time with `request_timeout` in `[provider]`",
+            _ => "",
+        };
+        return Some(format!("try again in {}{more}", Span(wait)));
+    }
     let hint = match error.kind {
         ProviderErrorKind::Unauthorized => match model::key_variable(&error.provider) {
             Some(variable) if error.provider == "vertex" => {
@@ -42,12 +74,9 @@ fn hint(error: &ProviderError) -> Option<String> {
             }
             None => "check the key: `toolcell config check` shows its variable".into(),
         },
-        ProviderErrorKind::RateLimited => match error.retry_after() {
-            Some(wait) => format!("try again in {}", Span(wait)),
-            None => "try again later, or check the limits of your account".into(),
-        },
+        ProviderErrorKind::RateLimited => "try again later, or check the limits of your account".into(),
         ProviderErrorKind::QuotaExceeded => {
-            "waiting does not help: check the plan and balance of the account, or use another key, model or provider".into()
+            "waiting a little does not help: check the plan and balance of the account, or use another key, model or provider".into()
         }
         ProviderErrorKind::Timeout => {
             "try again later, or allow more time with `idle_timeout` or `request_timeout` in `[provider]`".into()
@@ -62,7 +91,9 @@ fn hint(error: &ProviderError) -> Option<String> {
         ProviderErrorKind::ToolsUnsupported => {
             "let the model write its calls as text with --tool-calls hermes, or use a model with tool calling".into()
         }
-        ProviderErrorKind::InvalidRequest if is_ollama && error.status == Some(404) => {
+        ProviderErrorKind::InvalidRequest
+            if is_ollama && error.status == Some(404) && error.message.starts_with("model") =>
+        {
             "download the model first with `ollama pull`; `ollama list` shows those that are there".into()
         }
         ProviderErrorKind::InvalidRequest if is_about_the_model(error) => {
@@ -321,7 +352,7 @@ mod tests {
                 "openai",
                 ProviderErrorKind::QuotaExceeded,
                 Some(429),
-                "waiting does not help",
+                "waiting a little does not help",
             ),
             (
                 "openai",
@@ -331,13 +362,41 @@ mod tests {
             ),
             ("gemini", ProviderErrorKind::Timeout, None, "idle_timeout"),
         ] {
-            let mut error = ProviderError::new(provider, kind, "m");
+            let mut error = ProviderError::new(provider, kind, "model `m` not found");
             error.status = status;
             let shown = hint(&error).unwrap();
             assert!(shown.contains(words), "{provider} {kind}: {shown}");
         }
+        // Nothing is at the address.
+        let mut nothing = ProviderError::new("ollama", ProviderErrorKind::InvalidRequest, "404 page not found");
+        nothing.status = Some(404);
+        assert!(hint(&nothing).unwrap().contains("--base-url"));
         let other = ProviderError::new("openai", ProviderErrorKind::Network, "m");
         assert!(!hint(&other).unwrap().contains("ollama"));
+    }
+
+    #[test]
+    fn unmet_wait_of_any_kind_is_told_with_its_limit() {
+        for kind in [ProviderErrorKind::RateLimited, ProviderErrorKind::Unavailable] {
+            for (seconds, limit, words) in [
+                (600, WaitLimit::Longest, "no request waits longer than 2 min"),
+                (90, WaitLimit::RequestTimeout, "beyond `request_timeout`"),
+            ] {
+                let mut error = ProviderError::new("openai", kind, "busy");
+                error.retry_after_ms = Some(seconds * 1_000);
+                error.wait_limit = Some(limit);
+                let shown = format!("{:?}", provider_failure(&error, None));
+                let wait = Span(std::time::Duration::from_secs(seconds));
+                let asks = format!("the server asks to wait {wait}");
+                assert!(shown.contains(&asks) && shown.contains(words), "{shown}");
+                assert!(shown.contains(&format!("try again in {wait}")), "{shown}");
+            }
+            // A wait that was made, and did not help.
+            let mut error = ProviderError::new("openai", kind, "busy");
+            error.retry_after_ms = Some(1_000);
+            let shown = format!("{:?}", provider_failure(&error, None));
+            assert!(!shown.contains("asks to wait"), "{shown}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use super::{Grant, InvalidGrant, bracketless};
 use crate::denial::HttpDenial;
 use crate::keyvalue::is_bucket_name;
+use crate::policy::url_reading::{climbs, is_unusual_address};
 use crate::policy::{BucketGrant, DirAccess, HttpGrant};
 
 /// Maximum length of a denied path, in bytes: that of a path on Linux (`PATH_MAX`).
@@ -34,8 +35,8 @@ impl FromStr for Grant {
         }
         match kind {
             "env" => parse_env(rest).map_err(fail),
-            "http" => parse_http(rest, false).map(Self::Http).map_err(fail),
-            "http-private" => parse_http(rest, true).map(Self::Http).map_err(fail),
+            "http" => parse_http_grant(rest, false).map_err(fail),
+            "http-private" => parse_http_grant(rest, true).map_err(fail),
             "keyvalue" => parse_bucket(rest, true).map(Self::Bucket).map_err(fail),
             "keyvalue-read" => parse_bucket(rest, false).map(Self::Bucket).map_err(fail),
             "deny" => parse_denied_path(rest).map_err(fail),
@@ -141,6 +142,29 @@ fn parse_denied_path(rest: &str) -> Result<Grant, String> {
     Ok(Grant::Deny {
         host: rest.to_owned(),
     })
+}
+
+/// A grant whose path no request can have is a mistake. A denial of it is compared with every reading of a path.
+fn parse_http_grant(rest: &str, private: bool) -> Result<Grant, String> {
+    let grant = parse_http(rest, private)?;
+    if let Some(c) = (grant.path.chars()).find(|c| !c.is_ascii() || "\"<>`{}".contains(*c)) {
+        let mut bytes = [0; 4];
+        let code: String = c
+            .encode_utf8(&mut bytes)
+            .bytes()
+            .map(|byte| format!("%{byte:02X}"))
+            .collect();
+        return Err(format!(
+            "the path is compared as it is sent, and `{}` is sent as `{code}`; write that",
+            c.escape_debug()
+        ));
+    }
+    if climbs(&grant.path) {
+        return Err(
+            "servers could read an upward step (`..`) in the path, and no request with such a path is allowed".into(),
+        );
+    }
+    Ok(Grant::Http(grant))
 }
 
 fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
@@ -264,6 +288,12 @@ fn check_host_pattern(host: &str) -> Result<(), String> {
         return Ok(());
     }
     let name = host.strip_prefix("*.").unwrap_or(host);
+    if is_unusual_address(name) {
+        return Err(format!(
+            "`{}` ends with a number and is no IP address in full, such as `192.0.2.1`: it could match nothing",
+            host.escape_debug()
+        ));
+    }
     let well_formed = !name.is_empty()
         && name.len() <= 253
         && name.split('.').all(|label| {
@@ -286,6 +316,39 @@ fn check_host_pattern(host: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn http_grant_that_can_match_nothing_is_refused() {
+        for (line, reason) in [
+            ("http=127.1", "ends with a number"),
+            ("http-private=http://10.1:80/x", "ends with a number"),
+            ("http-private=intranet.5", "ends with a number"),
+            ("http=1.2.3.256", "ends with a number"),
+            ("http=0x7f000001", "ends with a number"),
+            ("http=*.10.0.0.1", "ends with a number"),
+            // A denial of no host would deny everything.
+            ("deny-http=127.1", "ends with a number"),
+            ("http=example.com/größe", "`ö` is sent as `%C3%B6`"),
+            ("http=example.com/{id}", "`{` is sent as `%7B`"),
+            ("http=example.com/a/%2e%2e/b", "upward step"),
+        ] {
+            let error = line.parse::<Grant>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+        for line in [
+            // Names in a network of one's own have any form.
+            "http-private=https://nonsense",
+            "http-private=https://1.intranet",
+            "http-private=0xyz",
+            "http-private=10.0.0.1",
+            "http-private=[fd00::1]:8080",
+            "http=example.com/gr%C3%B6%C3%9Fe",
+            "deny-http=example.com/größe",
+            "deny-http=example.com/a/%2e%2e/b",
+        ] {
+            assert!(line.parse::<Grant>().is_ok(), "{line}");
+        }
+    }
 
     #[test]
     fn denied_path_has_up_to_4096_bytes_and_128_parts() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use toolcell_core::http_header::is_of_client;
 use url::{Host, Url};
 
 use super::authorization::{TokenSource, Tokens};
@@ -13,19 +14,8 @@ use crate::client::error::ServerError;
 /// Time in which a connection is established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Headers that the protocol or the connection sets.
-const RESERVED: [&str; 10] = [
-    "accept",
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "host",
-    "last-event-id",
-    "te",
-    "transfer-encoding",
-];
+/// Headers that the protocol sets, beside those of the HTTP client.
+const RESERVED: [&str; 2] = ["accept", "last-event-id"];
 
 /// Address of a server over HTTP, with the headers of every request.
 #[derive(Debug, Clone)]
@@ -191,9 +181,10 @@ fn is_on_this_machine(url: &Url) -> bool {
 fn header_name(name: &str) -> Result<HeaderName, RemoteError> {
     let invalid = || RemoteError::HeaderName(name.escape_debug().to_string());
     let header: HeaderName = name.parse().map_err(|_| invalid())?;
-    let is_reserved = RESERVED.contains(&header.as_str()) || header.as_str().starts_with("mcp-");
+    let name = header.as_str();
+    let is_reserved = is_of_client(name) || RESERVED.contains(&name) || name.starts_with("mcp-");
     match is_reserved {
-        true => Err(RemoteError::Reserved(header.as_str().to_owned())),
+        true => Err(RemoteError::Reserved(name.to_owned())),
         false => Ok(header),
     }
 }

@@ -87,7 +87,7 @@ async fn text_is_streamed_and_cached_tokens_are_counted() {
             cache_write: 5,
             output: 30,
             reasoning: 12,
-            cost_micros: None,
+            ..Usage::default()
         })
     );
     let received = &server.received()[0];

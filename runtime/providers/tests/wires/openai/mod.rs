@@ -46,7 +46,7 @@ async fn text_is_streamed_and_usage_is_counted() {
             cache_write: 0,
             output: 5,
             reasoning: 2,
-            cost_micros: None,
+            ..Usage::default()
         })
     );
     let received = &server.received()[0];
