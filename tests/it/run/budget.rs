@@ -139,3 +139,45 @@ fn cost_uses_prices_of_user_configuration() {
            or, in ~/.config/toolcell/config.toml: [budget] cost = 0.0177
     ");
 }
+
+#[test]
+fn estimates_and_incomplete_costs_are_called_so_everywhere() {
+    let user = User::new();
+    let step = |usage: Option<serde_json::Value>| {
+        let mut step = json!({ "text": "word ".repeat(400) });
+        if let Some(usage) = usage {
+            step["usage"] = usage;
+        }
+        json!({ "model": "demo", "steps": [step] }).to_string()
+    };
+    let ask = |more: &[&'static str]| {
+        let all = ["run", "x", "--provider", "scripted", "--model", "script.json"];
+        [&all[..], more].concat()
+    };
+    // The report of 5 tokens cannot be true for 2,000 bytes.
+    user.file("script.json", step(Some(json!({ "input": 900, "output": 5 }))));
+    let seen = user.run(&ask(&[])).ended(0).stderr;
+    assert!(seen.contains("about 900 tokens in, 504 out"), "{seen}");
+    assert!(!seen.contains("cost"), "{seen}");
+    // A turn with a price does not make the cost of the session whole.
+    user.configure("[prices.demo]\ninput = 3\noutput = 15\n");
+    user.file("script.json", step(Some(json!({ "input": 900, "output": 504 }))));
+    let seen = user.run(&ask(&["--continue"])).ended(0).stderr;
+    assert!(seen.contains("· 900 tokens in, 504 out · cost 0.01026"), "{seen}");
+    let list = user.run(&["session", "list"]).ended(0).stdout;
+    assert!(
+        list.contains("about 1.8 k tokens in, 1 k out · cost at least about 0.01026"),
+        "{list}"
+    );
+    let list: serde_json::Value =
+        serde_json::from_str(&user.run(&["session", "list", "--json"]).ended(0).stdout).unwrap();
+    assert_eq!(
+        (&list[0]["usage"]["estimated"], &list[0]["usage"]["unpriced"]),
+        (&json!(true), &json!(true))
+    );
+    let shown = user.run(&["session", "show", "last"]).ended(0).stderr;
+    assert!(
+        shown.contains("about 900 tokens in, 504 out") && shown.contains("cost 0.01026"),
+        "{shown}"
+    );
+}

@@ -52,7 +52,8 @@ mod tests {
     fn read_text(answer: &str) -> Result<String, String> {
         let schema = Schema::new(json!({
             "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
-        }));
+        }))
+        .unwrap();
         read(answer, &schema).map(|(text, value)| {
             assert_eq!(value, json::parse_value(text).unwrap());
             text.to_owned()
@@ -82,7 +83,10 @@ mod tests {
             ("{\"n\": 1}\nDone.", "text around the JSON value"),
             ("Sure:\n```json\n{\"n\": 1}\n```", "text around the JSON value"),
             ("```json\n{\"n\": 1}\n```\nDone.", "text around the JSON value"),
-            ("```json\n{\"n\": 1}\n```\n```json\n{\"n\": 2}\n```", "text around"),
+            (
+                "```json\n{\"n\": 1}\n```\n```json\n{\"n\": 2}\n```",
+                "text around",
+            ),
             ("```json {\"n\": 1} ```", "text around the JSON value"),
             ("{\"n\": 1", "EOF"),
             ("[1, 2", "EOF"),

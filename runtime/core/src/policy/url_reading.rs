@@ -241,8 +241,7 @@ pub fn unusable_host(pattern: &str) -> Option<&'static str> {
         return None;
     }
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-    is_unusual_address(host)
-        .then_some("its host is an address in an unusual form: write it as `192.0.2.1`")
+    is_unusual_address(host).then_some("its host is an address in an unusual form: write it as `192.0.2.1`")
 }
 
 /// Returns true for a host that ends with a number, which URLs read as an IPv4 address (WHATWG URL, section 3.5), and that is not

@@ -209,7 +209,7 @@ pub struct Usage {
 
 /// Error of a provider.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
-#[error("{provider}: {kind}: {message}")]
+#[error("{provider}: {kind}: {message}{}", unmet_wait(*.retry_after_ms, *.wait_limit))]
 pub struct ProviderError {
     /// Name of the provider.
     pub provider: String,
@@ -283,6 +283,14 @@ impl std::fmt::Display for ProviderErrorKind {
             Self::Timeout => "no response in time",
             Self::Network => "no connection",
         })
+    }
+}
+
+/// Describes a delay that the provider did not wait for.
+fn unmet_wait(retry_after_ms: Option<u64>, limit: Option<WaitLimit>) -> String {
+    match (retry_after_ms, limit) {
+        (Some(ms), Some(_)) => format!(" (the server asks to wait {} s)", ms.div_ceil(1_000)),
+        _ => String::new(),
     }
 }
 
@@ -430,11 +438,19 @@ mod tests {
         assert_eq!((expected.estimated, expected.unpriced), (false, false));
         // What is true of a part is true of the sum.
         for (estimated, unpriced) in [(true, false), (false, true)] {
-            let mut sum = Usage { estimated, unpriced, ..usage(1) };
+            let mut sum = Usage {
+                estimated,
+                unpriced,
+                ..usage(1)
+            };
             sum.add(usage(2));
             assert_eq!((sum.estimated, sum.unpriced), (estimated, unpriced));
             let mut sum = usage(2);
-            sum.add(Usage { estimated, unpriced, ..usage(1) });
+            sum.add(Usage {
+                estimated,
+                unpriced,
+                ..usage(1)
+            });
             assert_eq!((sum.estimated, sum.unpriced), (estimated, unpriced));
         }
         sum.add(Usage {
@@ -451,5 +467,11 @@ mod tests {
         assert_eq!(error.retry_after(), None);
         error.retry_after_ms = Some(1_500);
         assert_eq!(error.retry_after(), Some(Duration::from_millis(1_500)));
+        assert_eq!(error.to_string(), "p: too many requests: slow down");
+        error.wait_limit = Some(WaitLimit::Longest);
+        assert_eq!(
+            error.to_string(),
+            "p: too many requests: slow down (the server asks to wait 2 s)"
+        );
     }
 }

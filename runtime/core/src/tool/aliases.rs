@@ -38,7 +38,10 @@ impl ToolSpec {
             if let Some(name) = name.filter(|name| properties.contains_key(*name)) {
                 let same = used.iter().find(|(_, other)| *other == name);
                 let other = same.map_or(name, |(other, _)| other);
-                if arguments.get(other).is_some_and(|value| *value != arguments[alias]) {
+                if arguments
+                    .get(other)
+                    .is_some_and(|value| *value != arguments[alias])
+                {
                     return Err(ToolError::invalid(format!(
                         "`{other}` and `{alias}` are names of the same parameter, with different values; give only `{name}`"
                     )));
@@ -130,7 +133,10 @@ mod tests {
             ),
         ] {
             let error = replaced(closed(), aliases.clone(), given.clone()).unwrap_err();
-            assert!(error.contains(names) && error.contains("give only `path`"), "{given}: {error}");
+            assert!(
+                error.contains(names) && error.contains("give only `path`"),
+                "{given}: {error}"
+            );
         }
     }
 

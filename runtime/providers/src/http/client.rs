@@ -75,7 +75,10 @@ fn without_request_path<'a>(written: &'a str, path: &str) -> &'a str {
     if let Some(base) = written.strip_suffix(path).and_then(|base| base.strip_suffix('/')) {
         return base;
     }
-    let of_model = path.contains(':').then(|| written.rsplit_once("/models/")).flatten();
+    let of_model = path
+        .contains(':')
+        .then(|| written.rsplit_once("/models/"))
+        .flatten();
     match of_model {
         Some((base, model)) if model.ends_with("enerateContent") && !model.contains('/') => base,
         _ => written,
@@ -307,7 +310,12 @@ mod tests {
                 "messages",
                 "http://h/in/v1/x",
             ),
-            ("http://h/messages", Version::InPath("v1"), "messages", "http://h/v1/x"),
+            (
+                "http://h/messages",
+                Version::InPath("v1"),
+                "messages",
+                "http://h/v1/x",
+            ),
             ("http://h/api/chat", Version::None, "api/chat", "http://h/x"),
             (
                 "http://h/v1beta/models/other:generateContent",
@@ -329,7 +337,11 @@ mod tests {
                 "http://h/v1/messages/x",
             ),
         ] {
-            assert_eq!(endpoint(url, version, path).unwrap().at("x", false), first, "{url}");
+            assert_eq!(
+                endpoint(url, version, path).unwrap().at("x", false),
+                first,
+                "{url}"
+            );
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use toolcell_core::ProviderError;
 use toolcell_core::provider::{Delta, ProviderErrorKind, WaitLimit};
-use toolcell_providers::{Connection, HttpOptions};
 use toolcell_providers::openai::OpenAi;
+use toolcell_providers::{Connection, HttpOptions};
 
 use crate::conversation::*;
 use crate::loopback::{CERTIFICATE, Reply, Server};

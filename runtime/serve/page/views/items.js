@@ -142,7 +142,7 @@ function failureOf(outcome) {
   const error = outcome.error || {};
   switch (outcome.outcome) {
     case "provider_failed": return of(["request to provider ", h("code.name", null, foreign(error.provider)), " failed", error.status ? ` (HTTP ${error.status})` : ""],
-      error.message, error.kind === "unauthorized" ? "Check the key of the provider; `toolcell config check` shows where it comes from." : "Try again, or check the provider with `toolcell doctor`.");
+      error.message, error.wait_limit ? `Try again in ${span(error.retry_after_ms * 1000)}, as the server asks.` : error.kind === "unauthorized" ? "Check the key of the provider; `toolcell config check` shows where it comes from." : "Try again, or check the provider with `toolcell doctor`.");
     case "host_failed": return of("internal error of Toolcell", outcome.message, "Try again; `toolcell doctor` checks the installation.");
     case "budget": return of("the turn exhausted a budget", outcome.reason, "Raise the limit in the configuration, `[budget]`, or start a new session.");
     case "deadline": return of(`the turn reached its deadline of ${span(outcome.ms * 1000)}`, "", "Raise it with `[loop] deadline`, or send a message to continue.");

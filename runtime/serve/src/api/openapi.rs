@@ -368,7 +368,10 @@ fn schemas_of_sessions() -> Value {
     });
     let mut details = of_session.clone();
     let flag = json!({"type": "boolean"});
-    let row = answer(&none, &json!({"limit": number(), "used": number(), "estimated": flag, "unpriced": flag}));
+    let row = answer(
+        &none,
+        &json!({"limit": number(), "used": number(), "estimated": flag, "unpriced": flag}),
+    );
     details["budget"] = answer(
         &json!({"tokens": row, "calls": row, "wall_ms": row, "cost_micros": row}),
         &none,

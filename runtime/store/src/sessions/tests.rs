@@ -456,6 +456,9 @@ async fn list_has_messages_size_tokens_and_cost() {
         (6, 9, 3)
     );
     assert_eq!(second.bytes, kept + 2);
+    // The first turn had no price.
+    assert_eq!((first.usage.unpriced, second.usage.unpriced), (false, true));
+    assert!(!second.usage.estimated);
 
     store.fork("s", "all", None).await.unwrap();
     store.fork("s", "part", Some(4)).await.unwrap();
@@ -526,6 +529,11 @@ async fn store_of_first_version_is_upgraded() {
         (11, 4, 6, 2)
     );
     assert_eq!((upgraded.name, upgraded.cost_micros), (None, None));
+    assert!(!upgraded.usage.unpriced);
+    let priced = finished(1, Some(7));
+    store.append("s", 5, vec![priced]).await.unwrap();
+    let priced = info(&store, "s").await;
+    assert_eq!((priced.cost_micros, priced.usage.unpriced), (Some(7), true));
     let found = store.candidates(&["hi".to_owned()]).await.unwrap();
     assert_eq!(found, HashSet::from(["s".to_owned()]));
     assert_eq!(info(&store, "e").await.usage, Usage::default());

@@ -89,6 +89,7 @@ async fn uncounted_tokens_are_estimated() {
     let of_interrupted = Usage {
         input: 4,
         output: 6,
+        estimated: true,
         ..Usage::default()
     };
     assert_eq!(session.state().spent().usage, of_interrupted);
@@ -114,6 +115,42 @@ async fn failed_summary_is_charged() {
     let report = session.ask("Go").await.unwrap();
     script.assert_played();
     assert_eq!((session.state().spent().tokens(), report.usage.output), (45, 15));
+}
+
+#[tokio::test]
+async fn summary_without_token_counts_is_estimated() {
+    let script = Script::new([
+        call("1", "t", &json!({})),
+        Say::Unmeasured("A summary of 32 bytes, 8 tokens."),
+        Say::Text("Done."),
+    ]);
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            summarise_at: Some(10),
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..policy(Budget::default())
+    };
+    let recorded = RecordedEvents::default();
+    let mut session = agent(&script)
+        .tool(tool("t", |_| Ok("ok".into())))
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
+        .await
+        .unwrap();
+    script.assert_played();
+    let of_summary = recorded.all().into_iter().find_map(|event| match event {
+        Event::Compacted { usage, .. } => usage,
+        _ => None,
+    });
+    let of_summary = of_summary.unwrap();
+    assert_eq!((of_summary.output, of_summary.estimated), (12, true));
+    assert!(of_summary.input > 20 && report.usage.estimated, "{of_summary:?}");
 }
 
 #[tokio::test]
@@ -170,6 +207,7 @@ async fn token_counts_of_zero_are_estimated_on_each_side() {
         for (counted, reported) in [(usage.input, input), (usage.output, output)] {
             assert!(counted > 0 && (reported == 0 || counted == reported), "{usage:?}");
         }
+        assert_eq!(usage.estimated, input == 0 || output == 0);
     }
 }
 
@@ -192,7 +230,10 @@ async fn token_counts_that_the_answer_disproves_are_estimated() {
             .run(Message::user("Go"), &recorded, CancellationToken::new())
             .await
             .unwrap();
-        assert_eq!(report.usage.output, counted);
+        assert_eq!(
+            (report.usage.output, report.usage.estimated),
+            (counted, output != counted)
+        );
         assert_eq!(said_estimated(&recorded), usize::from(output != counted));
     }
 }

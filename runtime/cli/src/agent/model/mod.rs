@@ -223,7 +223,10 @@ fn one_source_of_key(service: &Service, settings: &ProviderSettings) -> Result<(
     else {
         return Ok(());
     };
-    let env = settings.api_key_env.as_ref().map(|key| ("api_key_env", &key.origin));
+    let env = settings
+        .api_key_env
+        .as_ref()
+        .map(|key| ("api_key_env", &key.origin));
     let keyring = settings.api_key_keyring.as_ref();
     let keyring = keyring.map(|key| ("api_key_keyring", &key.origin));
     let command = settings.token_command.as_ref();
@@ -332,7 +335,9 @@ fn key(
         },
         (None, Some(account)) => key_in(&Keyring::of_system(), account).map(Some),
         // A header with a key takes its place.
-        (None, None) if (provider.headers.as_ref()).is_some_and(|headers| headers.value.with_key().is_some()) => {
+        (None, None)
+            if (provider.headers.as_ref()).is_some_and(|headers| headers.value.with_key().is_some()) =>
+        {
             Ok(None)
         }
         // The usual key is not sent unencrypted to a server for which the user did not configure a key.

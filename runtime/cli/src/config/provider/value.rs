@@ -338,7 +338,10 @@ impl TryFrom<BTreeMap<String, HeaderValue>> for Headers {
                 };
                 return Err(format!("the header `{name}` cannot be set: {instead}; remove it"));
             }
-            if headers.keys().any(|other| other != name && other.eq_ignore_ascii_case(name)) {
+            if headers
+                .keys()
+                .any(|other| other != name && other.eq_ignore_ascii_case(name))
+            {
                 return Err(format!(
                     "the header `{name}` is set twice: names of headers have no upper and lower case"
                 ));

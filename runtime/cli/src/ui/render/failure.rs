@@ -368,7 +368,8 @@ mod tests {
             assert!(shown.contains(words), "{provider} {kind}: {shown}");
         }
         // Nothing is at the address.
-        let mut nothing = ProviderError::new("ollama", ProviderErrorKind::InvalidRequest, "404 page not found");
+        let mut nothing =
+            ProviderError::new("ollama", ProviderErrorKind::InvalidRequest, "404 page not found");
         nothing.status = Some(404);
         assert!(hint(&nothing).unwrap().contains("--base-url"));
         let other = ProviderError::new("openai", ProviderErrorKind::Network, "m");

@@ -287,8 +287,9 @@ fn check_host_pattern(host: &str) -> Result<(), String> {
     if host == "*" || bracketless(host).parse::<IpAddr>().is_ok() {
         return Ok(());
     }
-    let name = host.strip_prefix("*.").unwrap_or(host);
-    if is_unusual_address(name) {
+    let below = host.strip_prefix("*.");
+    let name = below.unwrap_or(host);
+    if is_unusual_address(name) || (below.is_some() && name.parse::<IpAddr>().is_ok()) {
         return Err(format!(
             "`{}` ends with a number and is no IP address in full, such as `192.0.2.1`: it could match nothing",
             host.escape_debug()

@@ -156,8 +156,11 @@ async fn store_without_an_index_gets_one() {
     store.fork("a", "b", Some(1)).await.unwrap();
     drop(store);
     let old = Connection::open(dir.path().join("sessions.db")).unwrap();
-    old.execute_batch("DROP TABLE messages; UPDATE entries SET event = x'ff' WHERE number = 1;")
-        .unwrap();
+    old.execute_batch(
+        "DROP TABLE messages; ALTER TABLE sessions DROP COLUMN estimated; ALTER TABLE sessions DROP COLUMN unpriced;
+         UPDATE entries SET event = x'ff' WHERE number = 1;",
+    )
+    .unwrap();
     old.pragma_update(None, "user_version", 3).unwrap();
     drop(old);
     let path = dir.path().join("sessions.db");

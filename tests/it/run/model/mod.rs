@@ -1,5 +1,8 @@
 //! Requests to models: calls in text, strict schemas, Vertex, and request parameters.
 
+mod headers;
+mod waits;
+
 use serde_json::json;
 
 use crate::support::cli_user::User;
