@@ -1,6 +1,6 @@
 //! Requests to models: calls in text, strict schemas, Vertex, and request parameters.
 
-mod headers;
+mod address;
 mod waits;
 
 use serde_json::json;
@@ -436,7 +436,7 @@ fn refused_key_and_missing_path_are_named_as_configured() {
         seen.stderr
     );
     let server = ModelServer::playing(vec![Answer::error(404, "Not Found")]);
-    let pasted = server.url("/v1/chat/completions");
+    let pasted = server.url("/v1/messages");
     let seen = user.run(&[&base[..], &[&pasted]].concat()).ended(6);
     let asked = format!("the request was sent to {pasted}/chat/completions");
     assert!(seen.stderr.contains(&asked), "{}", seen.stderr);

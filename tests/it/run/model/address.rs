@@ -1,4 +1,4 @@
-//! Headers of `[provider]`, and what they replace.
+//! Address and headers of `[provider]`, and what they replace.
 
 use super::ask;
 use crate::support::cli_user::User;
@@ -90,4 +90,21 @@ fn headers_of_the_connection_and_body_are_refused() {
         }
     }
     assert!(server.requests().is_empty());
+}
+
+#[test]
+fn address_of_requests_is_taken_for_the_base_url() {
+    for path in [
+        "/v1/chat/completions",
+        "/v1/chat/completions/",
+        "/chat/completions",
+    ] {
+        let server = ModelServer::playing(vec![Answer::chat("Two.")]);
+        let url = server.url(path);
+        User::new()
+            .run(&ask(&["--base-url", &url, "--model", "m"]))
+            .ended(0);
+        let head = &server.requests()[0].head;
+        assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
+    }
 }
