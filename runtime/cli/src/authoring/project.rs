@@ -18,8 +18,8 @@ pub(crate) fn files(name: &str, language: Language) -> Vec<(String, String)> {
     let fill = |text: &str| text.replace("{{name}}", name).replace("{{function}}", &function);
     let template = embedded::below(language.template()).map(|(path, content)| {
         // Stored without the dot, so that it has no effect in the repository.
-        let path = if path == "gitignore" { ".gitignore" } else { path };
-        (fill(path), fill(content))
+        let dot = if path.ends_with("ignore") { "." } else { "" };
+        (format!("{dot}{}", fill(path)), fill(content))
     });
     let library = language.library().into_iter().flat_map(|dir| {
         embedded::below(dir).map(|(path, content)| (format!("{LIBRARY}{path}"), content.to_owned()))
