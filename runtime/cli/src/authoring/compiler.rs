@@ -172,7 +172,10 @@ impl BuildContext<'_> {
         let _shown = self.console.activity(text!("{} …", Own(program.name)));
         let mut child = Command::new(&program.path);
         // Programs start others by their names: those of npm start Node.js, which npm can install as well.
-        if let Ok(path) = std::env::join_paths(self.program_dirs()) {
+        // Without a `PATH`, shells have one of their own.
+        if self.environment.var_os("PATH").is_some()
+            && let Ok(path) = std::env::join_paths(self.program_dirs())
+        {
             child.env("PATH", path);
         }
         let mut child = child
