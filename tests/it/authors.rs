@@ -260,6 +260,8 @@ fn part_of_wasi_that_is_not_named_is_told() {
             &format!("{name}/{compiler}"),
             "cp made.wasm build/module.wasm",
         );
+        // Programs of npm are run by it.
+        program(&user, &format!("{name}/node_modules/.bin/node"), "");
         let seen = user.run(&["tool", "build", &name]).ended(1);
         let hint = "add \"http\" to `wasi` in tool.toml";
         assert!(seen.stderr.contains(hint), "{}", seen.stderr);
