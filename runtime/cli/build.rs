@@ -56,7 +56,7 @@ fn main() {
     std::fs::write(out.join("missing.rs"), format!("&{missing:?}")).expect("cargo made the directory");
 
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
-    let mut files = vec![root.join("Cargo.toml")];
+    let mut files = vec![root.join("Cargo.toml"), root.join(".rustfmt.toml")];
     for dir in ["wit", "sdk"] {
         list(&root.join(dir), &mut files);
     }

@@ -1,10 +1,15 @@
-"""Conformance of the SDKs: builds the fixture tool of each language and calls it. `run` installs the toolchains."""
+"""Conformance of the SDKs: builds the fixture tool of each language and calls it. `run` installs the toolchains.
+
+With `--measure` it measures the tools that `tool new` writes instead, for the table in the README of the SDKs.
+"""
 
 import http.server
 import json
 import os
 import pathlib
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -34,6 +39,13 @@ BUNDLED = {
     "js": NPM,
     "ts": NPM,
     "python": {"deps/bundled/__init__.py": "from bundled.step import STEP\n\n\ndef next(number):\n    return number + STEP\n", "deps/bundled/step.py": "STEP = 1\n"},
+}
+#: Formatters and linters that come with a toolchain: what `tool new` wrote passes them as it is.
+LINTERS = {
+    "rust": ["cargo fmt --all --check", "cargo clippy --quiet --all-targets --target wasm32-wasip2 -- -D warnings"],
+    "python": ["pip wheel --quiet --no-deps --wheel-dir build/wheels ."],
+    "zig": ["$(command -v zig || command -v python-zig) fmt --check src toolcell"],
+    "go": ['test -z "$("$(go env GOROOT)/bin/gofmt" -l .)"', "go vet ./..."],
 }
 NAME = "conformance"
 MIB = 1 << 20
@@ -73,8 +85,8 @@ class Fixture:
         self.dir = BUILDS / language
         self.file = str(self.dir / f"{NAME}.wasm")
 
-    def build(self):
-        """Makes the tool. Returns `False` if the toolchain is missing."""
+    def new(self):
+        """Writes the tool with `tool new`."""
         # What an earlier SDK had and this one has not; what package managers installed stays.
         for stale in ("src", "toolcell", "toolcell-sdk"):
             shutil.rmtree(self.dir / stale, ignore_errors=True)
@@ -85,6 +97,10 @@ class Fixture:
         # What builds leave behind is kept: they are faster the next time.
         shutil.copytree(new, self.dir, dirs_exist_ok=True, copy_function=shutil.copy)
         shutil.rmtree(new)
+
+    def build(self):
+        """Makes the tool. Returns `False` if the toolchain is missing."""
+        self.new()
         if not self.template():
             return False
         for file in self.dir.glob("main*.go"):
@@ -93,6 +109,9 @@ class Fixture:
             shutil.rmtree(self.dir / "src", ignore_errors=True)
         # With the time of now: compilers compare it.
         shutil.copytree(HERE / self.language, self.dir, dirs_exist_ok=True, copy_function=shutil.copy)
+        if self.language != "rust":
+            with (self.dir / "tool.toml").open("a") as manifest:
+                manifest.write('version = "1.2.0"\nwants = [{ grant = "env=CONFORMANCE", reason = "a check" }]\n')
         for path, content in BUNDLED.get(self.language, {}).items():
             (self.dir / path).parent.mkdir(parents=True, exist_ok=True)
             (self.dir / path).write_text(content)
@@ -117,7 +136,7 @@ class Fixture:
         if self.language != "rust":
             expect(not [name for name in self.imports if "wasi:" in str(name)], "imports of WASI", self.imports)
         path = f"{pathlib.Path(TOOLCELL).resolve().parent}:{os.environ['PATH']}"
-        for command in [*TESTS.get(self.language, []), "toolcell tool test ."]:
+        for command in [*LINTERS.get(self.language, []), *TESTS.get(self.language, []), "toolcell tool test ."]:
             ran = subprocess.run(["sh", "-c", command], capture_output=True, cwd=self.dir, env=dict(os.environ, PATH=path))
             expect(ran.returncode == 0, command, (ran.stdout + ran.stderr).decode())
         return True
@@ -144,6 +163,43 @@ class Fixture:
         expect(error and error["kind"] == kind and words in error["message"], f"{tool} should be {kind}, {words}", error)
 
 
+def cpu_seconds():
+    """Returns the CPU time of all processes that ran and ended, which other processes of the machine do not change."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measure(of):
+    """Prints the row of a language, with CPU times: of the first call, which compiles the component, and of calls after it."""
+    of.new()
+    if not of.template():
+        return
+    of.imports = [name for name in of.inspect()["imports"] if "wasi:" in str(name)]
+    arguments = {"dividend": 7, "divisor": 2, "remainder": True}
+    processes, calls = [], []
+    for _ in range(12):
+        if not processes:
+            # Without the code of earlier runs.
+            shutil.rmtree(WORK / "home" / ".cache", ignore_errors=True)
+        before = cpu_seconds()
+        result = of.call(NAME, arguments)
+        processes.append(cpu_seconds() - before)
+        calls.append(result["receipt"])
+    first, later = processes[0], statistics.median(processes[1:])
+    receipt = calls[-1]
+    cells = [
+        of.language,
+        f"{pathlib.Path(of.file).stat().st_size / 1024:.0f} KiB",
+        f"{len(of.imports)}",
+        f"{first - later:.2f} s",
+        f"{first:.2f} s",
+        f"{statistics.median(call['cpu_us'] for call in calls[1:]) / 1000:.2f} ms",
+        f"{receipt['fuel'] / 1000:.0f} k",
+        f"{receipt['peak_memory'] / MIB:.1f} MiB",
+    ]
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
 def definitions(of):
     inspected = of.inspect()
     tools = {tool["name"]: tool for tool in inspected["tools"]}
@@ -157,6 +213,12 @@ def definitions(of):
     expect(tools["add"]["hints"].get("read_only") is True, "hints", tools["add"]["hints"])
     cannot = " ".join(inspected["cannot"])
     expect("access files" not in cannot and "HTTP" not in cannot, "imports of files and HTTP", inspected["cannot"])
+
+
+def manifest(of):
+    wants = [{"grant": "env=CONFORMANCE", "reason": "a check"}]
+    seen = of.inspect()["manifest"]
+    expect(seen == {"name": NAME, "version": "1.2.0", "wants": wants}, "the section `toolcell:manifest`", seen)
 
 
 def unicode_and_size(of):
@@ -233,7 +295,7 @@ def http_requests(of):
     of.error("get_url", {"url": url, "body": body}, "denied", "", "--grant", f"http=GET http://{of.host}")
 
 
-CHECKS = [definitions, unicode_and_size, log_and_progress, structured, errors, parts, no_state, crash, files, http_requests]
+CHECKS = [definitions, manifest, unicode_and_size, log_and_progress, structured, errors, parts, no_state, crash, files, http_requests]
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
@@ -284,14 +346,21 @@ def packages():
 
 
 def main():
-    languages = sys.argv[3:] or LANGUAGES
+    named = [argument for argument in sys.argv[3:] if argument != "--measure"]
+    is_measuring = len(named) < len(sys.argv[3:])
+    languages = named or LANGUAGES
     unknown = [name for name in languages if name not in LANGUAGES]
     if unknown:
         sys.exit(f"conformance: no such language: {', '.join(unknown)}")
     BUILDS.mkdir(parents=True, exist_ok=True)
+    if is_measuring:
+        print("| language | component | WASI imports | compile | first call | next calls | fuel | memory |\n|---|---|---|---|---|---|---|---|")
+        for language in languages:
+            measure(Fixture(language, ""))
+        return
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    failed = 0 if sys.argv[3:] else packages()
+    failed = 0 if named else packages()
     for language in languages:
         of = Fixture(language, f"127.0.0.1:{server.server_port}")
         started = time.monotonic()

@@ -85,6 +85,14 @@ fn missing_compiler_is_named_with_its_installation() {
             seen.stderr
         );
         assert!(seen.stderr.contains(install), "{}", seen.stderr);
+        let files = if program == "zig" {
+            "`zig` or `python-zig`"
+        } else {
+            &format!("`{program}`")
+        };
+        let places = "`.venv/bin` of the tool, `node_modules/.bin` of the tool and the directories of `PATH`";
+        let looked = format!("there is no file {files} in {places}");
+        assert!(seen.stderr.contains(&looked), "{}", seen.stderr);
         assert!(!user.work().join(&name).join(format!("{name}.wasm")).exists());
     }
 }
@@ -129,6 +137,73 @@ fn what_a_compiler_says_never_passes_for_our_words() {
         "{}",
         seen.stderr
     );
+}
+
+#[test]
+fn programs_of_a_tool_find_each_other() {
+    let user = User::new();
+    user.run(&["tool", "new", "calc", "--lang", "zig"]).ended(0);
+    program(&user, "calc/.venv/bin/zig", "helper; exit 1");
+    program(&user, "calc/node_modules/.bin/helper", "echo was helped >&2");
+    let built = user
+        .command(&["tool", "build", "calc"])
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(said.contains("was helped"), "{said}");
+}
+
+/// A component of which the core module has this section, if any.
+fn linked(section: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component
+        (core module $m (func (export "one") (result i32) i32.const 1) {section})
+        (core instance $i (instantiate $m))
+        (func (export "one") (result u32) (canon lift (core func $i "one"))))"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+#[test]
+fn manifest_of_a_tool_is_shown_before_it_is_added() {
+    let user = User::new();
+    user.run(&["tool", "new", "one", "--lang", "rust"]).ended(0);
+    let cargo = "mkdir -p target/wasm32-wasip2/release && cp made.wasm target/wasm32-wasip2/release/one.wasm";
+    program(&user, "one/.venv/bin/cargo", cargo);
+    let by_linker =
+        r#"(@custom "toolcell:manifest" "{\"wants\":[{\"grant\":\"env=LINKED\",\"reason\":\"why\"}]}")"#;
+    user.file("one/made.wasm", linked(by_linker));
+    user.run(&["tool", "build", "one"]).ended(0);
+    let seen = user.run(&["tool", "inspect", "one/one.wasm"]).ended(0);
+    assert!(seen.stdout.contains("env=LINKED"), "{}", seen.stdout);
+
+    let manifest = std::fs::read_to_string(user.work().join("one/tool.toml")).unwrap();
+    let told = "version = \"1.2.0\"\nwants = [{ grant = \"env=TOLD\", reason = \"because\" }]\n";
+    user.file("one/tool.toml", format!("{manifest}{told}"));
+    let seen = user.run(&["tool", "build", "one"]).ended(1);
+    for said in [
+        "`toolcell:manifest` cannot be used",
+        "there are 2",
+        "of tool.toml become this section",
+    ] {
+        assert!(seen.stderr.contains(said), "{}", seen.stderr);
+    }
+
+    user.file("one/made.wasm", linked(""));
+    user.run(&["tool", "build", "one"]).ended(0);
+    for command in [
+        &["tool", "inspect", "one/one.wasm"][..],
+        &["tool", "add", "one/one.wasm"],
+    ] {
+        let seen = user.run(command).ended(0);
+        let said = format!("{}{}", seen.stdout, seen.stderr);
+        for shown in ["1.2.0", "env=TOLD", "because"] {
+            assert!(said.contains(shown), "{command:?}: {said}");
+        }
+    }
+    let configuration = std::fs::read_to_string(user.home().join(".config/toolcell/config.toml")).unwrap();
+    assert!(!configuration.contains("TOLD"), "{configuration}");
 }
 
 #[test]
@@ -185,6 +260,8 @@ fn part_of_wasi_that_is_not_named_is_told() {
             &format!("{name}/{compiler}"),
             "cp made.wasm build/module.wasm",
         );
+        // Programs of npm are run by it.
+        program(&user, &format!("{name}/node_modules/.bin/node"), "");
         let seen = user.run(&["tool", "build", &name]).ended(1);
         let hint = "add \"http\" to `wasi` in tool.toml";
         assert!(seen.stderr.contains(hint), "{}", seen.stderr);

@@ -99,4 +99,4 @@ pub use load::complexity::{ComplexityLimit, MAX_CORE_INSTANCES};
 pub use load::imports::{Ability, Import};
 pub use program::service::{AccessRecord, PROGRAM_BUFFER, RunningCell, RunningProgram, StartProgramError};
 pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics, TrustedComponent};
-pub use typed::LeftOut;
+pub use typed::{LeftOut, NO_DESCRIPTION};

@@ -1,7 +1,11 @@
 // Makes tools of classes with decorators, while `asc` compiles: their fields become the schema, and arguments are read into them.
 
-import { NodeKind, Parser, Source, SourceKind, Tokenizer } from "assemblyscript";
-import { Transform } from "assemblyscript/transform";
+import { realpathSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+// Of the compiler that runs this, which can be installed elsewhere than beside the tool.
+const asc = pathToFileURL(realpathSync(process.argv[1]));
+const { NodeKind, Parser, Source, SourceKind, Tokenizer } = await import(new URL("../dist/assemblyscript.js", asc));
 
 /** Names of the exports of a component, by those in `component.ts`. */
 const EXPORTS = {
@@ -120,7 +124,7 @@ function complete(source, of, [name, description, hints = ""]) {
   return parsed(source, call, (parser, tokenizer) => parser.parseTopLevelStatement(tokenizer));
 }
 
-export default class extends Transform {
+export default class {
   afterParse(parser) {
     for (const source of parser.sources.filter((source) => !source.isLibrary)) {
       const classes = source.statements.filter((statement) => statement.kind === NodeKind.ClassDeclaration);

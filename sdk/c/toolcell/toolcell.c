@@ -62,7 +62,8 @@ typedef struct {
 } reader;
 
 static void skip(reader *r) {
-    while (r->at < r->end && strchr(" \t\r\n", *r->at) && *r->at) r->at++;
+    while (r->at < r->end && strchr(" \t\r\n", *r->at) && *r->at)
+        r->at++;
 }
 
 static bool take(reader *r, char c) {
@@ -85,7 +86,8 @@ static void put_code(buffer *b, unsigned code) {
     char bytes[4];
     size_t size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = size; i-- > 1; code >>= 6) bytes[i] = (char)(0x80 | (code & 63));
+    for (size_t i = size; i-- > 1; code >>= 6)
+        bytes[i] = (char)(0x80 | (code & 63));
     bytes[0] = (char)(lead[size] | code);
     put(b, bytes, size);
 }
@@ -94,7 +96,8 @@ static tc_string read_string(reader *r) {
     buffer text = {0, 0, 0};
     while (r->at < r->end && *r->at != '"') {
         const char *start = r->at;
-        while (r->at < r->end && *r->at != '"' && *r->at != '\\') r->at++;
+        while (r->at < r->end && *r->at != '"' && *r->at != '\\')
+            r->at++;
         put(&text, start, (size_t)(r->at - start));
         if (r->at == r->end || *r->at != '\\' || ++r->at == r->end) continue;
         char c = *r->at++;

@@ -48,7 +48,8 @@ IMPORT(TYPES, "[method]incoming-response.status") int32_t host_status_of(handle 
 IMPORT(TYPES, "[method]incoming-response.headers") handle host_headers_of(handle response);
 IMPORT(TYPES, "[method]incoming-response.consume") void host_consume(handle response, void *returned);
 IMPORT(TYPES, "[method]incoming-body.stream") void host_input_of(handle body, void *returned);
-IMPORT(STREAMS, "[method]input-stream.blocking-read") void host_blocking_read(handle stream, int64_t size, void *returned);
+IMPORT(STREAMS, "[method]input-stream.blocking-read")
+void host_blocking_read(handle stream, int64_t size, void *returned);
 
 // Methods and errors of WASI in their order.
 static const char *const METHODS[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"};
@@ -184,7 +185,8 @@ static tc_response read_response(handle incoming, const char *url, size_t max_bo
         }
         const char *part = (const char *)(uintptr_t)given.words[1];
         size_t length = given.words[2];
-        if (size + length > max_body) return failure(tc_failed("%s: the response has more than %zu bytes", url, max_body));
+        if (size + length > max_body)
+            return failure(tc_failed("%s: the response has more than %zu bytes", url, max_body));
         body = grown(body, size + length + 1);
         if (length) memcpy(body + size, part, length);
         size += length;
@@ -226,10 +228,13 @@ tc_response tc_send(const tc_request *request) {
         host_append(fields, "content-length", strlen("content-length"), length, (size_t)size, &given);
     }
     size_t number = 0;
-    while (number < COUNT(METHODS) && strcmp(METHODS[number], method)) number++;
+    while (number < COUNT(METHODS) && strcmp(METHODS[number], method))
+        number++;
     handle outgoing = host_new_request(fields);
-    if (host_set_method(outgoing, (int32_t)number, method, strlen(method)) || host_set_scheme(outgoing, 1, is_secure, "", 0) ||
-        host_set_authority(outgoing, 1, authority, (size_t)(path - authority)) || host_set_path(outgoing, 1, target, target_size))
+    if (host_set_method(outgoing, (int32_t)number, method, strlen(method)) ||
+        host_set_scheme(outgoing, 1, is_secure, "", 0) ||
+        host_set_authority(outgoing, 1, authority, (size_t)(path - authority)) ||
+        host_set_path(outgoing, 1, target, target_size))
         return failure(tc_invalid("not a URL for HTTP: %s", url));
 
     host_body_of(outgoing, &given);

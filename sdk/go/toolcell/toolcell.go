@@ -19,7 +19,7 @@ type Call struct {
 
 // Options are claims about the effects of a tool, which grant nothing, and its display name.
 type Options struct {
-	Title                                       string
+	Title                                        string
 	ReadOnly, Destructive, Idempotent, OpenWorld bool
 }
 

@@ -1,6 +1,7 @@
 """HTTP requests to granted hosts. `wasi = ["http"]` in tool.toml."""
 
 import json as _json
+from typing import Any
 from urllib.parse import urlsplit
 
 from toolcell.values import ToolError
@@ -24,20 +25,26 @@ _METHODS = ("get", "head", "post", "put", "delete", "connect", "options", "trace
 class Response:
     """A response with its whole body."""
 
-    def __init__(self, status, headers, body):
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.status = status
         #: Headers, by their names in lower case.
         self.headers = headers
         self.body = body
 
-    def text(self):
+    def text(self) -> str:
         return self.body.decode("utf-8", "replace")
 
-    def json(self):
+    def json(self) -> Any:
         return _json.loads(self.body)
 
 
-def request(url, method="GET", headers=None, body=None, max_body=MAX_BODY):
+def request(
+    url: str,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    body: str | bytes | None = None,
+    max_body: int = MAX_BODY,
+) -> Response:
     """Sends a request and waits for the whole response."""
     if types is None:
         raise ToolError.failed('this tool was built without HTTP: add "http" to `wasi` in tool.toml')

@@ -38,12 +38,65 @@ use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, T
 /// toolcell_sdk::export!(yes, yes);
 /// # fn main() {}
 /// ```
+///
+/// Neither does a second `export!`, nor a function without the attribute:
+///
+/// ```compile_fail
+/// fn yes() -> &'static str {
+///     "yes"
+/// }
+/// toolcell_sdk::export!(yes);
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! export {
+    ($($($part:ident)::+),+ $(,)?) => {
+        $crate::__export_tools!($($crate::__entry!([$($part)+] $($part)+)),+);
+    };
     ($($tool:ty),+ $(,)?) => {
-        #[allow(unsafe_code)]
+        $crate::__export_tools!($($crate::__private::Entry::of::<$tool>()),+);
+    };
+}
+
+/// Entry of the tool with this path, whose last part is looked for in `[]`.
+///
+/// A function without the attribute has no type of its name, and the import brings none: then the type is the one in
+/// `__without_attribute`, whose error says what to do.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __entry {
+    ([$name:ident] $($path:ident)+) => {{
+        mod __without_attribute {
+            #[allow(non_camel_case_types, dead_code)]
+            pub struct $name {}
+        }
+        #[allow(dead_code)]
+        type __Tool = __without_attribute::$name;
+        {
+            #[allow(unused_imports)]
+            use $($path)::+ as __Tool;
+            $crate::__private::Entry::of::<__Tool>()
+        }
+    }};
+    ([$_first:ident $($rest:ident)+] $($path:ident)+) => {
+        $crate::__entry!([$($rest)+] $($path)+)
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_tools {
+    ($($entry:expr),+) => {
+        #[allow(unsafe_code, non_local_definitions)]
         const _: () = {
-            const TOOLS: &[$crate::__private::Entry] = &[$($crate::__private::Entry::of::<$tool>()),+];
+            // Defined in the root of the crate, where a second one is an error.
+            #[doc(hidden)]
+            #[macro_export]
+            macro_rules! one_export_has_to_list_all_tools {
+                () => {};
+            }
+
+            const TOOLS: &[$crate::__private::Entry] = &[$($entry),+];
             $crate::__private::assert_distinct_names(TOOLS);
 
             struct Component;

@@ -159,13 +159,96 @@ fn each_unsuitable_field_gives_one_error() {
     }
 }
 
+/// Returns the only error of a source, with its notes.
+fn only_error(name: &str, source: &str) -> String {
+    let said = errors(name, source);
+    let errors = said.lines().filter(|line| line.starts_with("error"));
+    assert_eq!(errors.count(), 2, "{name}: {said}");
+    assert!(
+        said.contains("aborting due to 1 previous error"),
+        "{name}: {said}"
+    );
+    said
+}
+
 #[test]
 fn exported_function_without_the_attribute_is_named() {
-    let error = first_error("export", "struct Mine;\ntoolcell_sdk::export!(Mine);");
-    assert_eq!(
-        error,
-        "3:23 `Mine` is not a tool (put `#[toolcell_sdk::tool]` on the function)"
-    );
+    let note = "= note: put `#[toolcell_sdk::tool]` on the function";
+    for (name, source) in [
+        ("export-type", "struct Mine;\ntoolcell_sdk::export!(Mine);"),
+        ("export-function", "fn Mine() {}\ntoolcell_sdk::export!(Mine);"),
+        (
+            "export-path",
+            "mod tools { pub fn Mine() {} }\ntoolcell_sdk::export!(tools::Mine);",
+        ),
+        (
+            "export-second",
+            "/// D.\n#[tool]\nfn f() {}\nmod tools { pub(crate) fn Mine() {} }\n\
+             use tools::Mine;\ntoolcell_sdk::export!(f, Mine,);",
+        ),
+        (
+            "export-local",
+            "fn local() { fn Mine() {} toolcell_sdk::export!(Mine); }",
+        ),
+    ] {
+        let said = only_error(name, source);
+        assert!(
+            said.contains("`Mine` is not a tool") && said.contains(note),
+            "{name}: {said}"
+        );
+    }
+}
+
+#[test]
+fn exported_name_that_is_absent_or_private_gives_one_error() {
+    let tools = "mod tools { /// D.\n#[toolcell_sdk::tool]\nfn f() {} }\n";
+    for (name, source, error) in [
+        (
+            "export-absent",
+            "toolcell_sdk::export!(absent);",
+            "unresolved import `absent`",
+        ),
+        (
+            "export-private",
+            "toolcell_sdk::export!(tools::f);",
+            "`f` is private",
+        ),
+    ] {
+        let said = only_error(name, &format!("{tools}{source}"));
+        assert!(said.contains(error), "{name}: {said}");
+    }
+}
+
+#[test]
+fn second_export_of_a_crate_is_an_error_that_says_so() {
+    let tools = "/// D.\n#[tool]\nfn f() {}\n/// D.\n#[tool]\nfn g() {}\ntoolcell_sdk::export!(f);\n";
+    let hook = |name: &str| {
+        format!(
+            "struct {name};\n/// Looks.\n#[toolcell_sdk::hook]\nimpl toolcell_sdk::hook::Hook for {name} {{ {MOMENT} }}\n\
+             toolcell_sdk::export_hook!({name});\n"
+        )
+    };
+    for (name, source, said) in [
+        (
+            "tools-twice",
+            format!("{tools}toolcell_sdk::export!(g);"),
+            "one_export_has_to_list_all_tools",
+        ),
+        (
+            "tools-twice-below",
+            format!("{tools}mod below {{ toolcell_sdk::export!(super::g); }}"),
+            "one_export_has_to_list_all_tools",
+        ),
+        (
+            "hooks-twice",
+            hook("A") + &hook("B"),
+            "one_hook_of_a_crate_is_exported",
+        ),
+    ] {
+        let error = only_error(name, &source);
+        let said = format!("the name `{said}` is defined multiple times");
+        assert!(error.contains(&said), "{name}: {error}");
+    }
 }
 
 #[test]
@@ -254,6 +337,25 @@ fn tools_with_equal_names_do_not_compile() {
     assert!(error.contains("two tools have the same name"), "{error}");
 }
 
+/// A hook point.
+const MOMENT: &str = "fn after_turn(_: &toolcell_sdk::hook::TurnEnd, _: &mut toolcell_sdk::hook::Turn) -> Result<()> { Ok(()) }";
+
+#[test]
+fn hook_that_is_not_exported_is_named_at_its_position() {
+    let hook = "struct Watch;\n/// Looks.\n#[toolcell_sdk::hook]\nimpl toolcell_sdk::hook::Hook for Watch";
+    let source = format!("{hook} {{ {MOMENT} }}");
+    only_error("hook-forgotten", &source);
+    assert_eq!(
+        first_error("hook-forgotten", &source),
+        "5:35 the hook `Watch` is not exported (add `toolcell_sdk::export_hook!(Watch);`)"
+    );
+    let said = only_error("hook-none", "struct Watch;\ntoolcell_sdk::export_hook!(Watch);");
+    assert!(
+        said.contains("`Watch` is not a hook") && said.contains("put `#[toolcell_sdk::hook]` on an `impl"),
+        "{said}"
+    );
+}
+
 #[test]
 fn hook_needs_a_description_a_point_and_valid_options() {
     let hook = |options: &str, docs: &str, moment: &str| {
@@ -261,7 +363,7 @@ fn hook_needs_a_description_a_point_and_valid_options() {
             "struct H;\n{docs}\n#[toolcell_sdk::hook({options})]\nimpl toolcell_sdk::hook::Hook for H {{ {moment} }}"
         )
     };
-    let moment = "fn after_turn(_: &toolcell_sdk::hook::TurnEnd, _: &mut toolcell_sdk::hook::Turn) -> Result<()> { Ok(()) }";
+    let moment = MOMENT;
     for (name, source, said) in [
         ("hook-words", hook("", "", moment), "a hook needs a description"),
         (

@@ -203,7 +203,7 @@ const host = struct {
 /// Writes a message for the user. The model does not read it.
 pub fn log(level: Level, comptime format: []const u8, values: anytype) void {
     const message = write(format, values);
-    if (builtin.cpu.arch.isWasm()) host.write(@intFromEnum(level), message.ptr, message.len);
+    if (builtin.cpu.arch.isWasm()) host.write(@backingInt(level), message.ptr, message.len);
 }
 
 /// Reports to the user that `done` of `total` steps are completed.
@@ -304,7 +304,7 @@ fn lower(result: Result) *const Returned {
             .structured = .of(output.structured),
         } } },
         .failure => |failure| .{ .is_error = 1, .of = .{ .failure = .{
-            .kind = @intFromEnum(failure.kind),
+            .kind = @backingInt(failure.kind),
             .message = .of(failure.message),
         } } },
     };

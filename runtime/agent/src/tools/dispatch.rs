@@ -152,7 +152,7 @@ mod tests {
         let text = refusal.error.for_model();
         assert!(text.contains("at /n: \"x\" is not of type \"integer\""), "{text}");
         let text = refused("count", "").error.for_model();
-        assert!(text.contains("\"n\" is a required property"), "{text}");
+        assert!(text.contains("`n` is a required property"), "{text}");
     }
 
     #[test]

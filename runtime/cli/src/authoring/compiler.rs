@@ -22,6 +22,9 @@ const MAX_OUTPUT: usize = 64 << 10;
 /// Bytes that are read at once.
 const CHUNK: usize = 8 << 10;
 
+/// Directories of a tool in which pip and npm install programs.
+const OWN_DIRS: [&str; 2] = [".venv/bin", "node_modules/.bin"];
+
 /// Directory of intermediate files in a tool.
 pub(crate) const BUILD: &str = "build";
 
@@ -61,16 +64,7 @@ impl BuildContext<'_> {
         names: &[&'static str],
         install: &[&'static str],
     ) -> Result<Program, Failure> {
-        let own = [".venv/bin", "node_modules/.bin"].map(|dir| self.dir.join(dir));
-        let active = self
-            .environment
-            .var("VIRTUAL_ENV")
-            .map(|dir| Path::new(dir).join("bin"));
-        let dirs: Vec<PathBuf> = own
-            .into_iter()
-            .chain(active)
-            .chain(self.environment.program_dirs())
-            .collect();
+        let dirs = self.program_dirs();
         let is_there = |name: &str| dirs.iter().any(|dir| dir.join(name).is_file());
         for name in names {
             if let Some(path) = dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file()) {
@@ -90,11 +84,33 @@ impl BuildContext<'_> {
             Some("rustup") if !is_there("cargo") => Some("install Rust from https://rustup.rs"),
             _ => None,
         };
+        let files = Text::join(names.iter().map(|name| text!("`{}`", Own(*name))), " or ");
+        let places = OWN_DIRS.map(|dir| text!("`{}` of the tool", Own(dir)));
+        let active = self
+            .environment
+            .var("VIRTUAL_ENV")
+            .map(|dir| text!("`{}/bin`", dir.to_owned()));
+        let places = Text::join(places.into_iter().chain(active), ", ");
         Err(self
             .failed()
             .why(text!("`{}` is not installed", Own(name)))
+            .why(text!(
+                "there is no file {} in {} and the directories of `PATH`",
+                files,
+                places
+            ))
             .hints(needed.map(Text::from))
             .hint(self.installing(install)))
+    }
+
+    /// Returns the directories with programs, in the order in which they are searched.
+    fn program_dirs(&self) -> Vec<PathBuf> {
+        let active = self
+            .environment
+            .var("VIRTUAL_ENV")
+            .map(|dir| Path::new(dir).join("bin"));
+        let own = OWN_DIRS.iter().map(|dir| self.dir.join(dir));
+        own.chain(active).chain(self.environment.program_dirs()).collect()
     }
 
     /// Returns the hint to run commands in the directory of the tool.
@@ -154,7 +170,15 @@ impl BuildContext<'_> {
     ) -> Result<(), Failure> {
         let failed = || self.failed().why(text!("`{}` failed", Own(program.name)));
         let _shown = self.console.activity(text!("{} …", Own(program.name)));
-        let mut child = Command::new(&program.path)
+        let mut child = Command::new(&program.path);
+        // Programs start others by their names: those of npm start Node.js, which npm can install as well.
+        // Without a `PATH`, shells have one of their own.
+        if self.environment.var_os("PATH").is_some()
+            && let Ok(path) = std::env::join_paths(self.program_dirs())
+        {
+            child.env("PATH", path);
+        }
+        let mut child = child
             .args(arguments)
             .current_dir(self.dir)
             // Escape sequences would be shown as such.

@@ -9,12 +9,13 @@ use super::language::{Language, Wasi};
 use super::names;
 use crate::config::user_files;
 use crate::error::{Exit, Failure};
+use crate::packages::wants::{PackageManifest, Want};
 use crate::ui::terminal::{Text, text};
 
 /// Name of the manifest.
 pub(crate) const FILE: &str = "tool.toml";
 
-/// Maximum size of a manifest, in bytes. It has four keys.
+/// Maximum size of a manifest, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// Manifest of a tool.
@@ -29,6 +30,14 @@ pub(crate) struct Manifest {
     /// Parts of WASI that the tool uses. Rust imports what it uses by itself.
     #[serde(default)]
     pub(crate) wasi: Vec<Wasi>,
+    /// What users read before they add the tool.
+    #[serde(default)]
+    version: Option<String>,
+    #[serde(default)]
+    license: Option<String>,
+    /// Grants that the tool needs.
+    #[serde(default)]
+    wants: Vec<Want>,
 }
 
 impl Manifest {
@@ -67,6 +76,17 @@ impl Manifest {
         Ok(())
     }
 
+    /// Returns what the component says of itself; `None` if there is nothing to say but its name.
+    pub(crate) fn package(&self) -> Option<PackageManifest> {
+        let is_told = self.version.is_some() || self.license.is_some() || !self.wants.is_empty();
+        is_told.then(|| PackageManifest {
+            name: Some(self.name.clone()),
+            version: self.version.clone(),
+            license: self.license.clone(),
+            wants: self.wants.clone(),
+        })
+    }
+
     /// Returns `true` if the tool uses this part of WASI.
     pub(crate) fn uses(&self, wasi: Wasi) -> bool {
         self.wasi.contains(&wasi)
@@ -98,10 +118,30 @@ mod tests {
             ("src/tool.js", "-o", "not a file below"),
             ("src/tool.js", "", "not a file below"),
             ("roman", "Roman", "lower-case letters"),
+            ("wasi", "wants = [{ grant = \"root=/\" }]\nwasi", "root=/"),
+            (
+                "wasi",
+                "wants = [{ reason = \"x\" }]\nwasi",
+                "missing field `grant`",
+            ),
         ] {
             let refused = read(&text.replace(from, to)).unwrap_err();
             assert!(refused.contains(reason), "{from} {to}: {refused}");
         }
         assert!(Manifest::read(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn component_says_what_the_manifest_tells_beside_its_name() {
+        let text = "name = \"roman\"\nlanguage = \"js\"\nmain = \"src/tool.js\"\n";
+        assert_eq!(read(text).unwrap().package(), None);
+        let told =
+            format!("{text}version = \"1.2.0\"\nwants = [{{ grant = \"env=KEY\", reason = \"why\" }}]\n");
+        let package = read(&told).unwrap().package().unwrap();
+        assert_eq!(
+            (package.name.as_deref(), package.version.as_deref()),
+            (Some("roman"), Some("1.2.0"))
+        );
+        assert_eq!(package.wants[0].grant.to_string(), "env=KEY");
     }
 }

@@ -12,14 +12,17 @@ use crate::ui::terminal::text;
 /// Directory of the library of the SDK in a tool.
 const LIBRARY: &str = "toolcell/";
 
+/// Files of templates whose names begin with a dot in a tool.
+const HIDDEN: [&str; 3] = ["clang-format", "gitignore", "prettierignore"];
+
 /// Files of a new tool by their paths, sorted.
 pub(crate) fn files(name: &str, language: Language) -> Vec<(String, String)> {
     let function = name.replace('-', "_");
     let fill = |text: &str| text.replace("{{name}}", name).replace("{{function}}", &function);
     let template = embedded::below(language.template()).map(|(path, content)| {
         // Stored without the dot, so that it has no effect in the repository.
-        let path = if path == "gitignore" { ".gitignore" } else { path };
-        (fill(path), fill(content))
+        let dot = if HIDDEN.contains(&path) { "." } else { "" };
+        (format!("{dot}{}", fill(path)), fill(content))
     });
     let library = language.library().into_iter().flat_map(|dir| {
         embedded::below(dir).map(|(path, content)| (format!("{LIBRARY}{path}"), content.to_owned()))

@@ -22,6 +22,9 @@ pub(super) fn files() -> Vec<(String, String)> {
         let manifest = standalone(embedded::file(&format!("{crate_dir}Cargo.toml")));
         files.push((format!("{DIR}{dir}Cargo.toml"), manifest));
     }
+    // Its sources are formatted in this style.
+    let style = embedded::file(".rustfmt.toml");
+    files.push((format!("{DIR}rustfmt.toml"), style.to_owned()));
     let readme = embedded::file("sdk/rust/README.md");
     files.push((format!("{DIR}README.md"), readme.to_owned()));
     files

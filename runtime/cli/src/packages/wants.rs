@@ -8,6 +8,9 @@
 //! ```
 //!
 //! It is shown and never believed: nothing of it is granted, and the name of a package is the user's.
+//!
+//! It is a section of the component itself, where `toolcell tool build` writes it, or of a core module in it, where linkers write
+//! it. Components inside of the component are of other authors, and theirs are not read.
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,13 @@ const MAX_TEXT: usize = 500;
 
 /// Size of the preamble of a WebAssembly file: magic, version and layer.
 const PREAMBLE: usize = 8;
+
+/// Preamble of a component.
+const COMPONENT: &[u8; PREAMBLE] = b"\0asm\x0d\0\x01\0";
+
+/// Identifiers of sections: with a name, and of a component one with a core module.
+const CUSTOM: u8 = 0;
+const CORE_MODULE: u8 = 1;
 
 /// Contents of the section.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,17 +99,38 @@ impl PackageManifest {
         };
         manifest().context(what).map(Some)
     }
+
+    /// Adds the section to a component, after all others.
+    ///
+    /// # Errors
+    /// Returns an error if the component has one, or this one exceeds a limit.
+    pub(crate) fn add_to(&self, component: &mut Vec<u8>) -> anyhow::Result<()> {
+        let content = serde_json::to_vec(self)?;
+        let mut name = leb128(SECTION.len());
+        name.extend_from_slice(SECTION);
+        component.push(CUSTOM);
+        component.extend(leb128(name.len() + content.len()));
+        component.extend(name);
+        component.extend(content);
+        Self::read(component).map(|_| ())
+    }
 }
 
-/// The contents of the sections of this name, among the outermost sections of a component.
-fn sections(component: &[u8]) -> Vec<&[u8]> {
+/// The contents of the sections of this name: of a component or core module, and of the core modules in a component.
+fn sections(file: &[u8]) -> Vec<&[u8]> {
+    let is_component = file.starts_with(COMPONENT);
     let mut found = Vec::new();
-    let mut rest = component.get(PREAMBLE..).unwrap_or_default();
+    let mut rest = file.get(PREAMBLE..).unwrap_or_default();
     while let Some((id, content, after)) = next(rest) {
-        let named = number(content).filter(|_| id == 0);
-        let content = named.and_then(|(length, named)| named.split_at_checked(length));
-        if let Some((SECTION, content)) = content {
-            found.push(content);
+        match id {
+            CUSTOM => {
+                let named = number(content).and_then(|(length, named)| named.split_at_checked(length));
+                if let Some((SECTION, content)) = named {
+                    found.push(content);
+                }
+            }
+            CORE_MODULE if is_component && !content.starts_with(COMPONENT) => found.extend(sections(content)),
+            _ => {}
         }
         rest = after;
     }
@@ -112,6 +143,20 @@ fn next(sections: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (size, after) = number(after)?;
     let (content, after) = after.split_at_checked(size)?;
     Some((*id, content, after))
+}
+
+/// Encodes a number in LEB128.
+fn leb128(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = u8::try_from(value & 0x7f).unwrap_or_default();
+        value >>= 7;
+        if value == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
 }
 
 /// An unsigned number of up to 32 bits in LEB128, and what follows.
@@ -130,25 +175,21 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
 mod tests {
     use super::*;
 
+    const MODULE: &[u8] = b"\0asm\x01\0\0\0";
+    const COMPONENT_SECTION: u8 = 4;
+
+    fn section(id: u8, content: &[u8]) -> Vec<u8> {
+        [&[id][..], &leb128(content.len()), content].concat()
+    }
+
+    fn custom(name: &str, content: &str) -> Vec<u8> {
+        let name = [&leb128(name.len())[..], name.as_bytes()].concat();
+        section(CUSTOM, &[&name[..], content.as_bytes()].concat())
+    }
+
     fn with(section: &str) -> Vec<u8> {
-        let mut component = b"\0asm\x0d\0\x01\0".to_vec();
-        let mut custom = |name: &str, content: &str| {
-            let mut length = Vec::new();
-            let mut size = 1 + name.len() + content.len();
-            while size >= 0x80 {
-                length.push(u8::try_from(size & 0x7f).unwrap() | 0x80);
-                size >>= 7;
-            }
-            length.push(u8::try_from(size).unwrap());
-            component.push(0);
-            component.extend(length);
-            component.push(u8::try_from(name.len()).unwrap());
-            component.extend(name.as_bytes());
-            component.extend(content.as_bytes());
-        };
-        custom("name", "x");
-        custom("toolcell:manifest", section);
-        component
+        let sections = [custom("name", "x"), custom("toolcell:manifest", section)];
+        [&COMPONENT[..], &sections.concat()].concat()
     }
 
     #[test]
@@ -193,6 +234,57 @@ mod tests {
             format!("{error:#}").ends_with("cannot be used: there are 2"),
             "{error:#}"
         );
+    }
+
+    #[test]
+    fn manifest_of_a_linker_is_read_in_the_core_module() {
+        let named = custom("toolcell:manifest", r#"{"name": "weather"}"#);
+        let module = [MODULE, &section(1, b"types"), &named].concat();
+        let name = |file: &[u8]| PackageManifest::read(file).map(|found| found?.name);
+        let component = [COMPONENT, &section(CORE_MODULE, &module)[..]].concat();
+        assert_eq!(name(&component).unwrap().as_deref(), Some("weather"));
+        // A program for WASI preview 1.
+        assert_eq!(name(&module).unwrap().as_deref(), Some("weather"));
+        for second in [&named, &section(CORE_MODULE, &module)] {
+            assert!(name(&[&component[..], second].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn manifest_of_an_inner_component_is_not_read() {
+        let inner = with(r#"{"name": "weather"}"#);
+        let module = [MODULE, &custom("toolcell:manifest", "{}")].concat();
+        let deeper = [COMPONENT, &section(CORE_MODULE, &module)[..]].concat();
+        for (id, inner) in [
+            (COMPONENT_SECTION, &inner),
+            (COMPONENT_SECTION, &deeper),
+            (COMPONENT_SECTION, &module),
+            (CORE_MODULE, &inner),
+            (CORE_MODULE, &deeper),
+        ] {
+            let outer = [COMPONENT, &section(id, inner)[..]].concat();
+            assert_eq!(PackageManifest::read(&outer).unwrap(), None);
+            let own = [&outer[..], &custom("toolcell:manifest", r#"{"name": "own"}"#)].concat();
+            let manifest = PackageManifest::read(&own).unwrap().unwrap();
+            assert_eq!(manifest.name.as_deref(), Some("own"));
+        }
+    }
+
+    #[test]
+    fn manifest_is_added_once_and_read_again() {
+        let manifest = PackageManifest {
+            name: Some("weather".into()),
+            wants: vec![Want {
+                grant: "env=KEY".parse().unwrap(),
+                reason: "x".repeat(200),
+            }],
+            ..PackageManifest::default()
+        };
+        let mut component = COMPONENT.to_vec();
+        manifest.add_to(&mut component).unwrap();
+        assert_eq!(PackageManifest::read(&component).unwrap(), Some(manifest.clone()));
+        let error = format!("{:#}", manifest.add_to(&mut component).unwrap_err());
+        assert!(error.ends_with("there are 2"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reasons of mismatches, in words that a model can act on: what would be accepted, and little of what was sent.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io;
 
@@ -19,8 +20,72 @@ const MAX_LISTED: usize = 40;
 /// Maximum length of a reason or a path, in bytes.
 const MAX_REASON: usize = 2_000;
 
+/// Returns the first `most` mismatches of the errors of the validator. `schema` is the whole schema.
+///
+/// The validator has one error for each required property that is missing. Those of one object become one mismatch, so that a model
+/// learns all of them at once.
+pub(super) fn of_all(errors: &[ValidationError<'_>], schema: &Value, most: usize) -> Vec<Mismatch> {
+    let mut found: Vec<Mismatch> = Vec::new();
+    let mut objects = HashSet::new();
+    for error in errors {
+        if found.len() == most {
+            break;
+        }
+        if missing(error).is_none() {
+            found.push(of(error, schema));
+        } else if objects.insert(error.instance_path().as_str()) {
+            found.push(all_missing(error, errors));
+        }
+    }
+    found
+}
+
+/// The name of the required property that is missing.
+fn missing<'a>(error: &'a ValidationError<'_>) -> Option<&'a str> {
+    match error.kind() {
+        Kind::Required { property } => property.as_str(),
+        _ => None,
+    }
+}
+
+/// Names all required properties that are missing in the object of an error, as far as they fit into a reason.
+fn all_missing(error: &ValidationError<'_>, errors: &[ValidationError<'_>]) -> Mismatch {
+    /// Space for the number of names that do not fit, and the words.
+    const REST: usize = 60;
+    let path = error.instance_path();
+    // Several parts of a schema can require one property.
+    let mut known = HashSet::new();
+    let of_object = errors.iter().filter(|other| other.instance_path() == path);
+    let names: Vec<String> = of_object
+        .filter_map(missing)
+        .filter(|name| known.insert(*name))
+        .map(|name| match name.len() {
+            0..=MAX_SHOWN => name_of(name),
+            _ => format!("one {}", name_of(name)),
+        })
+        .collect();
+    let mut length = 0;
+    let fitting = names.iter().take_while(|name| {
+        length += name.len() + ", ".len();
+        length <= MAX_REASON - REST
+    });
+    let listed = fitting.count();
+    let reason = match (names.len(), names.len() - listed) {
+        (1, _) => format!("{} is a required property", names.join("")),
+        (_, 0) => format!("{} are required properties", names.join(", ")),
+        (_, rest) => {
+            let listed = names.get(..listed).unwrap_or_default().join(", ");
+            format!("{listed} and {rest} more are required properties")
+        }
+    };
+    Mismatch {
+        path: cut(path.to_string()),
+        reason,
+    }
+}
+
 /// Returns the mismatch of an error of the validator. `schema` is the whole schema.
-pub(super) fn of(error: &ValidationError<'_>, schema: &Value) -> Mismatch {
+fn of(error: &ValidationError<'_>, schema: &Value) -> Mismatch {
     if let Kind::OneOfNotValid { context } | Kind::AnyOf { context } = error.kind()
         && let Some([inner]) = not_for_null(error, context)
     {
@@ -304,9 +369,10 @@ fn by_names(error: &ValidationError<'_>, branches: &[Branch<'_>], schema: &Value
     ))
 }
 
-/// All reasons of a branch.
+/// The reasons of a branch.
 fn all_of(branch: Branch<'_>, schema: &Value) -> String {
-    let reasons: Vec<String> = branch.iter().map(|inner| of(inner, schema).to_string()).collect();
+    let reasons = of_all(branch, schema, MAX_LISTED);
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     reasons.join("; ")
 }
 
@@ -400,6 +466,47 @@ mod tests {
         let nested = json!({"type": "object", "properties": {"a": schema}});
         let said = reason(nested, &json!({"a": {"b": 1}}));
         assert!(said.starts_with("at /a: there is no property `b`"), "{said}");
+    }
+
+    #[test]
+    fn all_missing_properties_are_named_at_once() {
+        let names =
+            |count: usize| -> Vec<String> { (0..count).map(|i| format!("property_{i:03}")).collect() };
+        let schema = |names: &[String]| json!({"type": "object", "required": names});
+        assert_eq!(
+            reason(schema(&names(1)), &json!({})),
+            "`property_000` is a required property"
+        );
+        let eight = names(8);
+        let listed = "`property_000`, `property_001`, `property_002`, `property_003`, `property_004`, `property_005`, \
+                      `property_006`, `property_007` are required properties";
+        assert_eq!(reason(schema(&eight), &json!({})), listed);
+        let nested = json!({"properties": {"a": schema(&eight), "b": {"type": "string"}}, "allOf": [schema(&eight), schema(&names(9))]});
+        let all = listed.replace(" are", ", `property_008` are");
+        let said = reason(nested, &json!({"a": {}, "b": 1}));
+        assert_eq!(said.matches("required").count(), 2, "{said}");
+        assert!(
+            said.contains(&format!("at /a: {listed}")) && said.contains(&all),
+            "{said}"
+        );
+        assert!(said.contains("at /b: 1 is not of type"), "{said}");
+    }
+
+    #[test]
+    fn missing_properties_are_bounded_by_bytes() {
+        let reason = |count: usize| {
+            let names: Vec<String> = (0..count).map(|i| format!("{i:0>98}")).collect();
+            reason(json!({"required": names}), &json!({}))
+        };
+        // 102 bytes each, in 1,940.
+        assert_eq!(reason(19).matches('`').count(), 2 * 19);
+        let cut = reason(25);
+        assert_eq!(cut.matches('`').count(), 2 * 19, "{cut}");
+        assert!(cut.ends_with("` and 6 more are required properties"), "{cut}");
+        assert!(cut.len() <= super::MAX_REASON, "{}", cut.len());
+        let long = "x".repeat(101);
+        let said = super::tests::reason(json!({"required": [long]}), &json!({}));
+        assert_eq!(said, "one with a name of 101 bytes is a required property");
     }
 
     #[test]
@@ -501,10 +608,7 @@ mod tests {
                 json!({"circle": {"size": "x"}}),
                 r#"at /circle/size: "x" is not of type "integer""#,
             ),
-            (
-                json!({"square": {}}),
-                r#"at /square: "size" is a required property"#,
-            ),
+            (json!({"square": {}}), "at /square: `size` is a required property"),
             (
                 json!({"line": {}}),
                 "one of the properties `circle`, `square` is required",

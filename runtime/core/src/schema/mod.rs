@@ -36,7 +36,7 @@ pub const MAX_SCHEMA_ENTRIES: usize = 2_000;
 const MAX_PATTERN_BYTES: usize = 16 << 20;
 
 /// Maximum number of mismatches reported at once: enough to repair a call in one attempt, short enough for a model to
-/// read.
+/// read. All properties that are missing in one object are one mismatch.
 pub const MAX_MISMATCHES: usize = 5;
 
 /// Maximum number of possible mismatches for which details are reported. The validator collects all errors before the
@@ -224,11 +224,8 @@ impl Schema {
         if possible > MAX_DETAILED {
             return whole("the value does not match the schema and is too large to say where; send less");
         }
-        let mismatches: Vec<Mismatch> = validator
-            .iter_errors(value)
-            .take(MAX_MISMATCHES)
-            .map(|error| mismatch::of(&error, &self.value))
-            .collect();
+        let errors: Vec<ValidationError<'_>> = validator.iter_errors(value).collect();
+        let mismatches = mismatch::of_all(&errors, &self.value, MAX_MISMATCHES);
         if mismatches.is_empty() {
             return whole("the value does not match the schema");
         }
@@ -391,7 +388,7 @@ mod tests {
             reasons(&schema, &json!({"n": -1})),
             ["at /n: -1 is less than the minimum of 0"]
         );
-        assert_eq!(reasons(&schema, &json!({})), ["\"n\" is a required property"]);
+        assert_eq!(reasons(&schema, &json!({})), ["`n` is a required property"]);
     }
 
     #[test]

@@ -19,4 +19,5 @@ pub(crate) const RULES: u64 = toolcell_core::schema::version_of(&[
     include_bytes!("../typed/names.rs"),
     include_bytes!("../typed/schema.rs"),
     include_bytes!("../typed/wit_type.rs"),
+    include_bytes!("../typed/words.rs"),
 ]);

@@ -36,8 +36,10 @@ struct Captured {
 /// Text of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StreamText {
-    /// The beginning of the stream; bytes that are no UTF-8 are replaced.
+    /// The beginning of the stream; bytes that are no UTF-8 are replaced. Empty if it is binary.
     pub(crate) text: String,
+    /// The same as it was written, if it is not UTF-8.
+    pub(crate) bytes: Option<Vec<u8>>,
     /// Number of bytes that are missing after it.
     pub(crate) missing: u64,
     /// The end of the stream, if some are missing before it.
@@ -122,7 +124,7 @@ impl Capture {
         let before = room.saturating_sub(self.stdout.kept.len());
         let mut stderr = self.stderr.text(before.max(room.min(MAX_IN_ERROR)));
         stderr.missing -= tail_bytes.min(stderr.missing);
-        let stdout = self.stdout.text(room - stderr.text.len());
+        let stdout = self.stdout.text(room.saturating_sub(stderr.len()));
         stderr.tail = tail;
         (stdout, stderr)
     }
@@ -145,7 +147,7 @@ impl Capture {
         let message = self.last_message();
         let limit = self.limit.min(2 * MAX_IN_ERROR as u64);
         let (stdout, stderr) = self.finish(limit);
-        let (stdout, stderr) = (stdout.marked(), stderr.marked());
+        let (stdout, stderr) = (stdout.told(), stderr.told());
         let has_more = stderr.trim() != message.as_deref().unwrap_or_default();
         if stdout.is_empty() && !has_more {
             return message;
@@ -172,9 +174,34 @@ impl Capture {
 impl Captured {
     /// Returns at most `limit` bytes of text: a byte that is no UTF-8 becomes a character of three.
     fn text(self, limit: usize) -> StreamText {
-        let mut missing = self.missing;
-        let mut text = String::from_utf8(self.kept)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        let Self { kept, mut missing } = self;
+        let mut bytes = None;
+        let mut text = match String::from_utf8(kept) {
+            Ok(text) => text,
+            // A character of which the rest was dropped.
+            Err(error) if missing > 0 && error.utf8_error().error_len().is_none() => {
+                let end = error.utf8_error().valid_up_to();
+                let mut kept = error.into_bytes();
+                missing += (kept.len() - end) as u64;
+                kept.truncate(end);
+                String::from_utf8(kept).expect("it is valid up to there")
+            }
+            Err(error) => {
+                let mut kept = error.into_bytes();
+                let is_binary = is_binary(&kept);
+                let text = match is_binary {
+                    true => String::new(),
+                    false => String::from_utf8_lossy(&kept).into_owned(),
+                };
+                let end = kept.len().min(limit);
+                if is_binary {
+                    missing += (kept.len() - end) as u64;
+                }
+                kept.truncate(end);
+                bytes = Some(kept);
+                text
+            }
+        };
         if text.len() > limit {
             let end = text.floor_char_boundary(limit);
             missing += (text.len() - end) as u64;
@@ -182,10 +209,16 @@ impl Captured {
         }
         StreamText {
             text,
+            bytes,
             missing,
             tail: String::new(),
         }
     }
+}
+
+/// Returns `true` if bytes that are not UTF-8 are no text in another encoding either.
+fn is_binary(bytes: &[u8]) -> bool {
+    bytes.contains(&0)
 }
 
 impl StreamText {
@@ -198,9 +231,23 @@ impl StreamText {
         }
     }
 
-    /// Returns the number of bytes of text.
+    /// Returns the bytes of a stream that is no text.
+    pub(crate) fn binary(&self) -> Option<&[u8]> {
+        self.bytes.as_deref().filter(|bytes| is_binary(bytes))
+    }
+
+    /// Returns the text for a message, and how much is missing.
+    pub(crate) fn told(self) -> String {
+        let told = self
+            .binary()
+            .map(|bytes| format!("[{} bytes that are not text]", bytes.len()));
+        told.unwrap_or_default() + &self.marked()
+    }
+
+    /// Returns the number of bytes of a stream.
     pub(crate) fn len(&self) -> usize {
-        self.text.len() + self.tail.len()
+        let bytes = self.bytes.as_ref().map_or(0, Vec::len);
+        self.text.len().max(bytes) + self.tail.len()
     }
 }
 
@@ -240,6 +287,38 @@ mod tests {
         assert_eq!(of(6).text, "\u{fffd}\u{fffd}");
         let cut = of(5);
         assert_eq!((cut.text.as_str(), cut.missing), ("\u{fffd}", 3));
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf_8_are_kept_as_they_are() {
+        let of = |bytes: &[u8], kept: u64, limit: u64| {
+            let mut capture = capture(kept);
+            capture.keep(LogSource::Stdout, bytes);
+            capture.finish(limit).0
+        };
+        let binary: &[u8] = b"\x89P\0\xff";
+        let whole = of(binary, 4, 4);
+        assert_eq!(
+            (whole.binary(), whole.text.as_str(), whole.missing),
+            (Some(binary), "", 0)
+        );
+        assert_eq!(whole.told(), "[4 bytes that are not text]");
+        for cut in [of(binary, 3, 4), of(binary, 4, 3)] {
+            assert_eq!((cut.len(), cut.missing), (3, 1));
+            assert_eq!(cut.told(), "[3 bytes that are not text] [1 bytes cut]");
+        }
+        // Text in another encoding.
+        let latin = of(b"caf\xe9", 4, 6);
+        assert_eq!(latin.bytes.as_deref(), Some(&b"caf\xe9"[..]));
+        assert_eq!((latin.binary(), latin.text.as_str()), (None, "caf\u{fffd}"));
+        // A character that the limit divides, and one that the program does not end.
+        let divided = of("abé".as_bytes(), 3, 3);
+        assert_eq!(
+            (divided.bytes, divided.text.as_str(), divided.missing),
+            (None, "ab", 2)
+        );
+        assert!(of(b"ab\xc3", 3, 9).bytes.is_some());
+        assert_eq!(of(b"a\0b", 3, 3).bytes, None);
     }
 
     #[test]

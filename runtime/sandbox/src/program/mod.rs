@@ -9,12 +9,14 @@ mod tests;
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use semver::Version;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolcell_core::tool::{Hints, ToolSpec};
-use toolcell_core::{CallResult, Content, Schema, ToolError, ToolName};
+use toolcell_core::{Blob, CallResult, Content, Schema, ToolError, ToolName};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, Type};
 use wasmtime::{Engine, Error, Store};
@@ -32,6 +34,9 @@ const RUN: &str = "wasi:cli/run";
 /// Maximum length of one stream in the error of a program that failed, in bytes. Of standard error the end is kept, of
 /// standard output the beginning.
 pub(crate) const MAX_IN_ERROR: usize = 7 << 10;
+
+/// Media type of a stream that is not text.
+const BINARY: &str = "application/octet-stream";
 
 /// Maximum length of the marker of a stream that is cut, in bytes.
 const MARKER: usize = 40;
@@ -121,12 +126,21 @@ pub(crate) fn spec(label: &str) -> Arc<ToolSpec> {
         },
         "additionalProperties": false,
     });
+    let bytes_of = |stream| {
+        json!({
+            "type": "string",
+            "contentEncoding": "base64",
+            "description": format!("The bytes of `{stream}`, if they are not UTF-8."),
+        })
+    };
     let output = json!({
         "type": "object",
         "properties": {
             "exit_code": { "type": "integer" },
             "stdout": { "type": "string" },
             "stderr": { "type": "string" },
+            "stdout_base64": bytes_of("stdout"),
+            "stderr_base64": bytes_of("stderr"),
         },
         "required": ["exit_code", "stdout", "stderr"],
         "additionalProperties": false,
@@ -265,30 +279,55 @@ impl ProgramResult {
     /// Returns the result of the call. A program that ends with a code other than 0 has failed.
     pub(crate) fn into_result(self) -> CallResult {
         let Self { code, stdout, stderr } = self;
-        let (stdout, stderr) = (stdout.marked(), stderr.marked());
-        let structured = json!({ "exit_code": code, "stdout": stdout, "stderr": stderr });
+        let mut structured = Map::from_iter([("exit_code".to_owned(), json!(code))]);
+        for (name, stream) in [("stdout", &stdout), ("stderr", &stderr)] {
+            structured.insert(name.to_owned(), stream.clone().marked().into());
+            if let Some(bytes) = &stream.bytes {
+                structured.insert(format!("{name}_base64"), STANDARD.encode(bytes).into());
+            }
+        }
+        let structured = Some(Value::Object(structured));
         if code != 0 {
             let message = format!(
                 "the program ended with exit code {code}{}",
-                streams(&stdout, &stderr)
+                streams(&stdout.told(), &stderr.told())
             );
             return CallResult {
-                structured: Some(structured),
+                structured,
                 ..CallResult::failed(ToolError::Failed { message })
             };
         }
         let mut content = Vec::new();
-        if !stdout.is_empty() {
-            content.push(Content::text(&stdout));
-        }
-        if !stderr.is_empty() {
-            content.push(Content::text(format!("standard error:\n{stderr}")));
-        }
+        add(&mut content, stdout, "");
+        add(&mut content, stderr, "standard error:\n");
         CallResult {
             content,
-            structured: Some(structured),
+            structured,
             ..CallResult::default()
         }
+    }
+}
+
+/// Adds a stream to the content of a result, after its title: as a text, or as bytes if it is none.
+fn add(content: &mut Vec<Content>, stream: StreamText, title: &str) {
+    if let Some(bytes) = stream.binary() {
+        let blob = Blob {
+            media_type: BINARY.into(),
+            data: bytes.to_vec(),
+        };
+        if !title.is_empty() {
+            content.push(Content::text(title.trim_end()));
+        }
+        content.push(Content::Blob(blob));
+        let missing = stream.marked();
+        if !missing.is_empty() {
+            content.push(Content::text(missing.trim_start()));
+        }
+        return;
+    }
+    let text = stream.marked();
+    if !text.is_empty() {
+        content.push(Content::text(format!("{title}{text}")));
     }
 }
 

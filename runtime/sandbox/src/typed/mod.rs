@@ -14,6 +14,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod wit_type;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::load::definitions::{MAX_DESCRIPTION, MAX_TOOLS, Stored};
 use docs::Docs;
 pub(crate) use wit_type::weight_of_names;
 use wit_type::{MAX_NAME_BYTES, MAX_TYPE_PARTS, Room, Unsupported, WitType};
+pub use words::NO_DESCRIPTION;
 
 /// Maximum number of functions that are listed with the reason why they are no tools.
 const MAX_LEFT_OUT: usize = 128;
@@ -178,13 +180,12 @@ impl Function {
                 failure::cut(text.to_owned(), MAX_DESCRIPTION - CUT_MARKER)
             }
             Some(text) => text.to_owned(),
-            None => match interface {
-                None => format!("Function `{}`. Its author left no description.", self.function),
-                Some(interface) => format!(
-                    "Function `{}` of the interface `{interface}`. Its author left no description.",
-                    self.function
-                ),
-            },
+            None => words::describe(
+                interface,
+                &self.function,
+                &self.parameters,
+                self.result.as_deref(),
+            ),
         };
         Stored::of_function(
             self.name.clone(),

@@ -1,6 +1,10 @@
 import { Call, Result, Tool, invalid, text } from "../toolcell";
 
-@tool("{{function}}", "Divides one number by another.", "read-only idempotent")
+@tool(
+  "{{function}}",
+  "Divides one number by another, exactly or whole.",
+  "read-only idempotent",
+)
 class Divide extends Tool {
   @parameter("The number to divide.")
   dividend: f64 = 0;
@@ -13,7 +17,8 @@ class Divide extends Tool {
     if (this.divisor == 0) return invalid("`divisor` is zero");
     if (!this.remainder) return text(shown(this.dividend / this.divisor));
     const whole = Math.trunc(this.dividend / this.divisor);
-    return text(`${shown(whole)} remainder ${shown(this.dividend - whole * this.divisor)}`);
+    const rest = this.dividend - whole * this.divisor;
+    return text(`${shown(whole)} remainder ${shown(rest)}`);
   }
 }
 

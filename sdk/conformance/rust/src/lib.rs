@@ -7,6 +7,14 @@ use toolcell_sdk::{Output, Result, ToolError, input, log, output, progress, tool
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
+const MANIFEST: [u8; 97] = *br#"{"name":"conformance","version":"1.2.0","wants":[{"grant":"env=CONFORMANCE","reason":"a check"}]}"#;
+
+/// In the other languages `tool.toml` has it.
+#[cfg(target_family = "wasm")]
+#[used]
+#[unsafe(link_section = "toolcell:manifest")]
+static SECTION: [u8; MANIFEST.len()] = MANIFEST;
+
 /// Returns a text.
 #[tool]
 fn echo(

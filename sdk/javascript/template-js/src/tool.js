@@ -1,4 +1,10 @@
-import { ToolError, boolean, number, optional, tool } from "../toolcell/toolcell.js";
+import {
+  ToolError,
+  boolean,
+  number,
+  optional,
+  tool,
+} from "../toolcell/toolcell.js";
 
 export const {{function}} = tool({
   name: "{{function}}",
@@ -8,7 +14,10 @@ export const {{function}} = tool({
   input: {
     dividend: number("The number to divide."),
     divisor: number("The number to divide by; not zero."),
-    remainder: optional(boolean("Divide whole, and tell the remainder."), false),
+    remainder: optional(
+      boolean("Divide whole, and tell the remainder."),
+      false,
+    ),
   },
   run({ dividend, divisor, remainder }) {
     if (divisor === 0) throw ToolError.invalid("`divisor` is zero");

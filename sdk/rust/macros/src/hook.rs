@@ -1,7 +1,7 @@
 //! `#[hook]`: derives the manifest of an `impl Hook for Type`.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
@@ -100,7 +100,12 @@ fn expand_hook(options: TokenStream, item: TokenStream) -> syn::Result<TokenStre
             after: &[#(#after),*],
         };
     });
-    Ok(quote!(#block))
+    // One hook of several types has no type that could be exported.
+    let exported = block.generics.params.is_empty().then(|| {
+        let ty = &block.self_ty;
+        quote_spanned!(ty.span()=> const _: () = ::toolcell_sdk::hook::assert_exported::<#ty>();)
+    });
+    Ok(quote!(#block #exported))
 }
 
 impl Options {

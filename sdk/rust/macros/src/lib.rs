@@ -70,7 +70,7 @@ pub fn output(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Turns an `impl Hook for Type` into a hook.
 ///
 /// The hook runs at the hook points whose functions are in the block. Its name is the name of the type in snake case,
-/// its description the doc comment on the block.
+/// its description the doc comment on the block. `toolcell_sdk::export_hook!` has to export it; without it the crate does not compile.
 ///
 /// Options, all optional; the user who configures the hook can override each:
 ///

@@ -8,14 +8,24 @@ use super::{Failure, Hook, TurnEnd};
 use crate::generated::hook::exports::toolcell::tool::{hooks as contract, summary_hooks};
 use crate::{Result, ToolError};
 
-/// Exports a hook as a component. Once per crate; a crate may have tools as well, with [`export!`](crate::export).
+/// Exports a hook as a component. Once per crate, and in the crate of the hook, which may have tools as well, with
+/// [`export!`](crate::export).
 ///
 /// See [`hook`](mod@crate::hook) for an example.
 #[macro_export]
 macro_rules! export_hook {
     ($hook:ty) => {
-        #[allow(unsafe_code)]
+        impl $crate::hook::ExportedHook for $hook {}
+
+        #[allow(unsafe_code, non_local_definitions)]
         const _: () = {
+            // Defined in the root of the crate, where a second one is an error.
+            #[doc(hidden)]
+            #[macro_export]
+            macro_rules! one_hook_of_a_crate_is_exported {
+                () => {};
+            }
+
             type Component = $crate::hook::Exported<$hook>;
 
             #[cfg(target_family = "wasm")]
@@ -25,6 +35,17 @@ macro_rules! export_hook {
         };
     };
 }
+
+/// Hook that its crate exports: the attribute asks for it, so that no hook is forgotten.
+#[diagnostic::on_unimplemented(
+    message = "the hook `{Self}` is not exported",
+    label = "not exported",
+    note = "add `toolcell_sdk::export_hook!({Self});`"
+)]
+pub trait ExportedHook: Hook {}
+
+/// Fails compilation if the hook is not exported.
+pub const fn assert_exported<H: ExportedHook>() {}
 
 /// Implementation of the WIT contract by a hook.
 #[derive(Debug)]

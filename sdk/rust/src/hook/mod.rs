@@ -65,11 +65,16 @@ pub use crate::generated::hook::exports::toolcell::tool::hooks::Moments;
 #[doc(hidden)]
 pub use crate::generated::hook::exports::toolcell::tool::summary_hooks::SummaryMoments;
 #[doc(hidden)]
-pub use export::Exported;
+pub use export::{Exported, ExportedHook, assert_exported};
 pub use summary::{FinishedSummary, Message, PendingSummary, RequestedCall, Role};
 
 /// Hook. The default of every function continues the operation. `#[`[`hook`](macro@crate::hook)`]` must be placed on
-/// the `impl`.
+/// the `impl`, and [`export_hook!`](crate::export_hook) export the type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a hook",
+    label = "not a hook",
+    note = "put `#[toolcell_sdk::hook]` on an `impl toolcell_sdk::hook::Hook for {Self}`"
+)]
 pub trait Hook {
     /// Manifest of the hook, written by the attribute.
     #[doc(hidden)]

@@ -163,8 +163,15 @@ impl From<String> for Content {
 #[macro_export]
 macro_rules! export_prompts {
     ($prompts:ty) => {
-        #[allow(unsafe_code)]
+        #[allow(unsafe_code, non_local_definitions)]
         const _: () = {
+            // Defined in the root of the crate, where a second one is an error.
+            #[doc(hidden)]
+            #[macro_export]
+            macro_rules! one_type_has_all_prompts {
+                () => {};
+            }
+
             type Component = $crate::prompts::Exported<$prompts>;
 
             #[cfg(target_family = "wasm")]

@@ -162,8 +162,15 @@ impl Template {
 #[macro_export]
 macro_rules! export_resources {
     ($resources:ty) => {
-        #[allow(unsafe_code)]
+        #[allow(unsafe_code, non_local_definitions)]
         const _: () = {
+            // Defined in the root of the crate, where a second one is an error.
+            #[doc(hidden)]
+            #[macro_export]
+            macro_rules! one_type_has_all_resources {
+                () => {};
+            }
+
             type Component = $crate::resources::Exported<$resources>;
 
             #[cfg(target_family = "wasm")]

@@ -25,17 +25,17 @@ toolcell_sdk::export!({{function}});
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{{function}} as divide;
 
     #[test]
     fn divides() {
-        assert_eq!({{function}}(7.0, 2.0, false).unwrap(), "3.5");
-        assert_eq!({{function}}(7.0, 2.0, true).unwrap(), "3 remainder 1");
+        assert_eq!(divide(7.0, 2.0, false).unwrap(), "3.5");
+        assert_eq!(divide(7.0, 2.0, true).unwrap(), "3 remainder 1");
     }
 
     #[test]
     fn refuses_to_divide_by_zero() {
-        let error = {{function}}(7.0, 0.0, false).unwrap_err();
+        let error = divide(7.0, 0.0, false).unwrap_err();
         assert_eq!(error.kind(), toolcell_sdk::ErrorKind::InvalidArguments);
     }
 }

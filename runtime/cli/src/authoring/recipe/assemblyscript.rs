@@ -4,7 +4,7 @@ use toolcell_sandbox::componentize::{Preview1, Strings};
 
 use super::super::compiler::BuildContext;
 use super::super::language::{Language, Wasi};
-use super::{MODULE, component_of_module};
+use super::{MODULE, NODE, component_of_module};
 use crate::error::Failure;
 
 /// Module that the compiler starts with, among the intermediate files: the exports of a component, and the tools.
@@ -19,6 +19,7 @@ const FUNCTIONS: [&str; 3] = [
 
 pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
     let asc = context.find("asc", Language::AssemblyScript.preparation())?;
+    context.find("node", NODE)?;
     let entry = entry(&context.manifest.main);
     context.write(ENTRY, entry.as_bytes())?;
     let (entry, module) = (context.intermediate(ENTRY), context.intermediate(MODULE));

@@ -12,7 +12,9 @@ pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure
         .find("go", Language::Go.preparation())?
         .with("GOOS", "wasip1")
         .with("GOARCH", "wasm")
-        .with("GOTOOLCHAIN", "local");
+        .with("GOTOOLCHAIN", "local")
+        // A workspace above does not have this module.
+        .with("GOWORK", "off");
     let output = context.intermediate(MODULE);
     let arguments = [
         "build",

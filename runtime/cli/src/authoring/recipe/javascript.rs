@@ -5,10 +5,8 @@ use toolcell_sandbox::componentize::rename_imports;
 use super::super::compiler::BuildContext;
 use super::super::language::{Language, Wasi};
 use super::super::world::{self, HOST, WORLD};
-use super::{MODULE, not_a_tool};
+use super::{MODULE, NODE, not_a_tool};
 use crate::error::Failure;
-
-const NODE: &[&str] = &["install Node.js 20 or later from https://nodejs.org, or with your package manager"];
 
 pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure> {
     let install = Language::Js.preparation();

@@ -18,6 +18,9 @@ use crate::ui::terminal::{Own, text};
 /// Module that a compiler writes, among the intermediate files.
 const MODULE: &str = "module.wasm";
 
+/// Installation of Node.js, which the programs of npm are run by.
+const NODE: &[&str] = &["install Node.js 20 or later from https://nodejs.org, or with your package manager"];
+
 /// Builds the component of a tool.
 ///
 /// # Errors

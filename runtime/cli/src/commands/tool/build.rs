@@ -16,6 +16,7 @@ use crate::config::units::Bytes;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::packages::wants::PackageManifest;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
@@ -69,7 +70,15 @@ impl Build {
             let language = Own(manifest.language.title());
             console.note(text!("building the tool `{}` in {} …", manifest.name, language));
         }
-        let component = recipe::build(&context).await?;
+        let mut component = recipe::build(&context).await?;
+        let package = match manifest.package() {
+            Some(package) => package.add_to(&mut component),
+            None => PackageManifest::read(&component).map(|_| ()),
+        };
+        package.map_err(|error| {
+            let failure = context.failed().because(error);
+            failure.hint("`version`, `license` and `wants` of tool.toml become this section; a linker can write it instead")
+        })?;
 
         // What is broken never takes the place of what worked.
         let file = format!("{}.wasm", manifest.name);

@@ -175,6 +175,47 @@ async fn program_reads_its_input_and_returns_its_output() {
 }
 
 #[tokio::test]
+async fn output_that_is_no_text_is_bytes_of_the_result() {
+    let body = |code: u8| {
+        format!(
+            "(call $write (i32.const 1) (i32.const 1024) (i32.const 4))
+             (call $write (i32.const 2) (i32.const 1028) (i32.const 4))
+             (call $proc_exit (i32.const {code}))"
+        )
+    };
+    let data = "\\89P\\00\\ffcaf\\e9";
+    let component = load(data, &body(0)).await;
+    let result = call(&component, Policy::default(), json!({})).await;
+    let blob = Content::Blob(Blob {
+        media_type: "application/octet-stream".into(),
+        data: b"\x89P\0\xff".to_vec(),
+    });
+    // Text in another encoding stays readable.
+    assert_eq!(
+        result.content,
+        [blob, Content::text("standard error:\ncaf\u{fffd}")]
+    );
+    let structured = result.structured.unwrap();
+    let expected = json!({
+        "exit_code": 0, "stdout": "", "stdout_base64": "iVAA/w==", "stderr": "caf\u{fffd}", "stderr_base64": "Y2Fm6Q==",
+    });
+    assert_eq!(structured, expected);
+    let schema = component.definitions()[0].output.clone().unwrap();
+    assert_eq!(schema.validate(&structured), Ok(()));
+    let failed = call(&load(data, &body(1)).await, Policy::default(), json!({})).await;
+    let message = "the program ended with exit code 1\nstandard error:\ncaf\u{fffd}\n\
+                   standard output:\n[4 bytes that are not text]"
+        .to_owned();
+    assert_eq!(failed.error, Some(ToolError::Failed { message }));
+    assert_eq!(failed.structured.unwrap()["stdout_base64"], "iVAA/w==");
+    // The other stream, whose title stays.
+    let swapped = load("caf\\e9\\89P\\00\\ff", &body(0)).await;
+    let result = call(&swapped, Policy::default(), json!({})).await;
+    assert_eq!(result.content[1], Content::text("standard error:"));
+    assert!(matches!(&result.content[2], Content::Blob(blob) if blob.data == b"\x89P\0\xff"));
+}
+
+#[tokio::test]
 async fn program_is_given_its_arguments_after_its_name() {
     let body = "(drop (call $args_sizes_get (i32.const 16) (i32.const 20)))
         (drop (call $args_get (i32.const 32) (i32.const 1024)))

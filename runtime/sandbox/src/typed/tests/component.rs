@@ -49,7 +49,8 @@ async fn functions_are_tools_named_after_their_interface() {
     assert_eq!(names, ["add-up", "ops_try", "ops_hello"]);
     assert_eq!(
         specs[1].description,
-        "Function `try` of the interface `demo:math/ops@1.0.0`. Its author left no description."
+        "Function `try` of the interface `demo:math/ops@1.0.0`. Parameters: `n` (unsigned 32-bit integer). \
+         Result: unsigned 32-bit integer, or an error (string). Its author left no description."
     );
     assert_eq!(
         specs[0].input.as_value()["properties"]["a"],

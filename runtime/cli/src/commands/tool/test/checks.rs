@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use toolcell_core::inert::is_hidden;
 use toolcell_core::tool::LogSource;
 use toolcell_core::{CallResult, Limits, Schema, ToolError, ToolSpec};
-use toolcell_sandbox::{Ability, ComponentKind};
+use toolcell_sandbox::{Ability, ComponentKind, NO_DESCRIPTION};
 
 use super::cases::{Case, Expected};
 use super::expectation::{short, text_of};
@@ -276,7 +276,8 @@ pub(super) fn unequal(abilities: &[Ability]) -> Outcome {
 /// Returns what the definition of a tool lacks.
 fn descriptions(spec: &ToolSpec) -> Vec<String> {
     let mut found = Vec::new();
-    if spec.description.trim().chars().count() < SHORT_DESCRIPTION {
+    let description = spec.description.trim();
+    if description.chars().count() < SHORT_DESCRIPTION || description.ends_with(NO_DESCRIPTION) {
         found.push("its description does not say what it does".into());
     }
     found.extend(parameters(&spec.input));
