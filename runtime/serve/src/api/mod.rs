@@ -218,6 +218,7 @@ mod tests {
         for Route { method, path, .. } in ROUTES {
             let plain = path
                 .replace("{id}", "ID")
+                .replace("{model}", "ID")
                 .replace("{question}", "QID")
                 .replace("{name}", "NAME");
             assert!(page.contains(&plain), "{method} {plain}");
