@@ -158,7 +158,7 @@ const HANDLERS = {
   reminder(session, event) { session.note("info", "note to the model:", event.text); },
   approval_requested(session, event, at) {
     const call = session.call(event.id, at);
-    Object.assign(call, { tool: event.tool, arguments: event.arguments, state: "asked", reason: event.reason });
+    Object.assign(call, { tool: event.tool, arguments: event.arguments, state: event.cause === "client" ? "client" : "asked", reason: event.reason });
     session.touch(call);
   },
   approval_decided(session, event, at) {
@@ -252,7 +252,7 @@ const HANDLERS = {
     totals.unpriced ||= Boolean(usage.unpriced) || (event.cost_micros === undefined && (usage.input || 0) + (usage.output || 0) > 0);
     if (event.cost_micros !== undefined) totals.cost = (totals.cost || 0) + event.cost_micros;
     for (const call of session.calls.values()) {
-      if (["running", "waiting", "asked"].includes(call.state)) {
+      if (["running", "waiting", "asked", "client"].includes(call.state)) {
         call.state = "cancelled";
         session.touch(call);
       }

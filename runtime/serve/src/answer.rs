@@ -40,6 +40,8 @@ pub(crate) struct Failure {
     pub(crate) param: Option<Box<str>>,
     /// Methods of the path, for a wrong one (RFC 9110, section 15.5.6).
     pub(crate) allow: Option<Box<str>>,
+    /// True if the audit log has a line about it, or it is no decision about the client.
+    pub(crate) is_noted: bool,
 }
 
 /// Maximum length of a message, in characters: it can have text of the client.
@@ -71,7 +73,14 @@ impl Failure {
             retry_after: None,
             param: None,
             allow: None,
+            is_noted: false,
         }
+    }
+
+    /// Says that the audit log has a line about it, or needs none.
+    pub(crate) fn noted(mut self) -> Self {
+        self.is_noted = true;
+        self
     }
 
     pub(crate) fn wrong_method(allow: &[&str]) -> Self {
@@ -166,11 +175,20 @@ impl From<Refusal> for Failure {
                 .hint("wait until it ends, or fork the session"),
             Refusal::TurnOpen => Self::new(StatusCode::CONFLICT, "turn_open", "the last turn is not over")
                 .hint("resume it, or abandon it"),
+            Refusal::WaitsForClient => Self::new(
+                StatusCode::CONFLICT,
+                "waits_for_client",
+                "the turn waits for the client of `/v1` that asked, which runs the tool itself",
+            )
+            .hint("send the results with that client, or abandon the turn"),
             Refusal::NoTurn(message) => Self::new(StatusCode::CONFLICT, "no_turn", message),
             Refusal::Invalid(message) => Self::invalid(message),
             Refusal::InvalidTool(message) => Self::invalid(message).param("tools"),
             Refusal::UsedUp { message, seconds } => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "limit_used_up", message).retry_after(seconds)
+                // Noted with its turn.
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "limit_used_up", message)
+                    .retry_after(seconds)
+                    .noted()
             }
             Refusal::Conflict(message) => Self::new(StatusCode::CONFLICT, "conflict", message),
             Refusal::Failed(message) => Self::failed(message),

@@ -249,6 +249,8 @@ pub enum Refusal {
     InUse,
     /// A turn is open.
     TurnOpen,
+    /// The turn waits for results of the client of `/v1` that asked, and has nothing else to do.
+    WaitsForClient,
     /// No turn is open, or there is nothing to do.
     NoTurn(String),
     /// The request is wrong.

@@ -12,6 +12,7 @@
 //! | the API of Toolcell | `api` |
 //! | the API of OpenAI clients | `v1` |
 //! | room for what clients do not read | `room` |
+//! | metrics for supervision | `metrics` |
 //! | files of the page | `page` |
 //! | Markdown of answers, for the page | `markdown` |
 
@@ -23,6 +24,7 @@ mod clients;
 mod host;
 mod live;
 mod markdown;
+mod metrics;
 mod page;
 mod room;
 mod server;

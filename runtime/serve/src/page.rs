@@ -1,6 +1,7 @@
 //! Files of the page, part of the binary.
 //!
-//! They are served as they are in `page/`: there is no build step. [`HEADERS`] go with each of them. The policy lets the page
+//! They are served as they are in `page/`: there is no build step. Only `index.html` names the digest of all of them in their paths, so
+//! that a browser keeps them without asking again, and the modules that it loads at once. [`HEADERS`] go with each of them. The policy lets the page
 //! load from and connect to its own server only, and forbids HTML, scripts and styles from strings, so that whatever an answer
 //! contains can neither run nor send anything away.
 
@@ -8,12 +9,14 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::LazyLock;
 
+use bytes::Bytes;
+
 /// Content Security Policy of the page.
 pub(crate) const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
      connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; \
      require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Headers of every file of the page. A browser may keep a file, and asks by its tag whether it is still the same.
+/// Headers of every file of the page.
 pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("content-security-policy", CSP),
     ("x-content-type-options", "nosniff"),
@@ -25,7 +28,6 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
         "permissions-policy",
         "camera=(), microphone=(), geolocation=(), usb=(), payment=()",
     ),
-    ("cache-control", "no-cache"),
     ("vary", "accept-encoding"),
 ];
 
@@ -35,9 +37,9 @@ pub(crate) struct Asset {
     /// Value of `Content-Type`.
     pub(crate) media_type: &'static str,
     /// Content.
-    pub(crate) bytes: &'static [u8],
+    pub(crate) bytes: Bytes,
     /// Content for a client with `Accept-Encoding: gzip`.
-    pub(crate) gzip: Vec<u8>,
+    pub(crate) gzip: Bytes,
     /// Value of `ETag`, with its quotes.
     pub(crate) etag: String,
 }
@@ -74,25 +76,80 @@ static FILES: &[(&str, &[u8])] = &files![
 /// Path of the files. `index.html` also answers the paths of the views.
 const PREFIX: &str = "/page/";
 
+/// The page itself.
+const INDEX: &str = "index.html";
+
+/// Script that loads the others.
+const SCRIPT: &str = "app.js";
+
 static ASSETS: LazyLock<BTreeMap<&'static str, Asset>> = LazyLock::new(|| {
     FILES
         .iter()
-        .map(|(name, bytes)| (*name, compressed(name, bytes)))
+        .map(|(name, bytes)| {
+            let bytes = match *name {
+                INDEX => Bytes::from(index(&String::from_utf8_lossy(bytes))),
+                _ => Bytes::from_static(bytes),
+            };
+            (*name, compressed(name, bytes))
+        })
         .collect()
 });
 
-fn compressed(name: &str, bytes: &'static [u8]) -> Asset {
+/// Digest of all files, which is part of their paths: a file at such a path never changes.
+static DIGEST: LazyLock<String> = LazyLock::new(|| {
+    let mut hasher = blake3::Hasher::new();
+    for (name, bytes) in FILES {
+        hasher.update(name.as_bytes());
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
+});
+
+/// Returns the page with the digest in the paths of its files. It names all modules: a browser would find them one after another.
+fn index(html: &str) -> String {
+    let modules = FILES.iter().map(|(name, _)| *name);
+    let modules: String = modules
+        .filter(|name| name.ends_with(".js") && *name != SCRIPT)
+        .map(|name| format!("<link rel=\"modulepreload\" href=\"{PREFIX}{name}\">\n"))
+        .collect();
+    let html = html.replace("</head>", &format!("{modules}</head>"));
+    html.replace(PREFIX, &format!("{PREFIX}{}/", *DIGEST))
+}
+
+fn compressed(name: &str, bytes: Bytes) -> Asset {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     // Writing to memory does not fail; without a compressed form the plain one is served.
     let gzip = encoder
-        .write_all(bytes)
+        .write_all(&bytes)
         .and_then(|()| encoder.finish())
         .unwrap_or_default();
     Asset {
         media_type: media_type(name),
+        etag: format!("\"{}\"", &blake3::hash(&bytes).to_hex()[..32]),
         bytes,
-        gzip,
-        etag: format!("\"{}\"", &blake3::hash(bytes).to_hex()[..32]),
+        gzip: gzip.into(),
+    }
+}
+
+/// Compresses all files, so that the first visit does not wait for it.
+pub(crate) fn prepare() {
+    LazyLock::force(&ASSETS);
+}
+
+/// Returns the name of a file whose path has the digest.
+fn kept(path: &str) -> Option<&str> {
+    path.strip_prefix(PREFIX)?
+        .strip_prefix(DIGEST.as_str())?
+        .strip_prefix('/')
+}
+
+/// Value of `Cache-Control`. A browser keeps a file whose path has the digest. It may keep others, and asks by their tags whether they are
+/// still the same.
+pub(crate) fn cache_control(path: &str) -> &'static str {
+    match kept(path) {
+        Some(_) => "public, max-age=31536000, immutable",
+        None => "no-cache",
     }
 }
 
@@ -106,12 +163,12 @@ fn media_type(name: &str) -> &'static str {
     }
 }
 
-/// Returns the file for a path: those of the page below `/page/`, and the page itself for `/` and the paths of its views.
+/// Returns the file for a path: those of the page below `/page/` with or without the digest, and the page itself for `/` and the paths of its views.
 pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
-    if let Some(name) = path.strip_prefix(PREFIX) {
+    if let Some(name) = kept(path).or_else(|| path.strip_prefix(PREFIX)) {
         return ASSETS.get(name);
     }
-    is_view(path).then(|| ASSETS.get("index.html")).flatten()
+    is_view(path).then(|| ASSETS.get(INDEX)).flatten()
 }
 
 /// Returns a page with a failure, for a user whose browser asked for one. Its texts are those of the server; what stands between
@@ -219,6 +276,34 @@ mod tests {
             let asset = asset(&format!("/page/{name}")).unwrap();
             assert_ne!(asset.media_type, "application/octet-stream", "{name}");
             assert!(!asset.gzip.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn files_with_the_digest_in_their_path_are_kept() {
+        let index = asset("/").unwrap();
+        let html = std::str::from_utf8(&index.bytes).unwrap();
+        let paths: Vec<&str> = (html.split(['"']))
+            .filter(|part| part.starts_with(PREFIX))
+            .collect();
+        // The icon and all others but the page itself.
+        assert_eq!(paths.len(), FILES.len() - 1, "{html}");
+        for path in paths {
+            assert!(
+                asset(path).is_some() && cache_control(path).ends_with("immutable"),
+                "{path}"
+            );
+            let other = path.replace(DIGEST.as_str(), "0000000000000000");
+            assert!(
+                asset(&other).is_none() && cache_control(&other) == "no-cache",
+                "{other}"
+            );
+        }
+        for path in ["/", "/s/1", "/page/app.js"] {
+            assert!(
+                asset(path).is_some() && cache_control(path) == "no-cache",
+                "{path}"
+            );
         }
     }
 
@@ -332,7 +417,7 @@ mod tests {
 
     #[test]
     fn page_knows_every_element_of_rendered_markdown() {
-        let source = std::str::from_utf8(asset("/page/dom.js").unwrap().bytes).unwrap();
+        let source = std::str::from_utf8(&asset("/page/dom.js").unwrap().bytes).unwrap();
         for tag in crate::markdown::Tag::ALL {
             let name = tag.name();
             let is_known =

@@ -1,11 +1,13 @@
 //! Routes of the listener, and the rules that apply to each request.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
-    ORIGIN, SET_COOKIE, VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderName, HeaderValue,
+    IF_NONE_MATCH, LOCATION, ORIGIN, SET_COOKIE, VARY,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +28,13 @@ pub const MAX_CONNECTIONS: usize = 2_048;
 const MAX_BODY: usize = 1 << 20;
 
 /// Paths of the server of the Model Context Protocol.
-const MOUNTED: [&str; 4] = [MCP, "/healthz", "/readyz", "/metrics"];
+const MOUNTED: [&str; 4] = [MCP, "/healthz", "/readyz", METRICS];
+
+/// Path of the metrics, which are those of all servers.
+const METRICS: &str = "/metrics";
+
+/// Path of the OpenAPI document.
+const OPENAPI: &str = "/openapi.json";
 
 /// Path of the Model Context Protocol.
 const MCP: &str = "/mcp";
@@ -60,6 +68,8 @@ impl Server {
         reached: Reached,
         mounted: Arc<dyn Service>,
     ) -> Arc<Self> {
+        // Without a thread, the first visit does it.
+        let _ = std::thread::Builder::new().spawn(page::prepare);
         Arc::new(Self {
             turns: Turns::new(host),
             v1: Arc::default(),
@@ -76,23 +86,91 @@ impl Server {
     }
 
     async fn route(&self, request: Request<Incoming>, origin: Origin<'_>) -> Response<BoxBody> {
-        let path = request.uri().path().to_owned();
-        if MOUNTED.contains(&path.as_str()) {
-            return match self.admit(&request, &path, origin.address.port()) {
-                Ok(()) => self.mounted.respond(request, origin).await,
-                Err(failure) => failure.response(),
-            };
-        }
+        let begun = Instant::now();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let caller = self.access.caller(request.headers(), origin.address.port());
+        let owner = caller.as_ref().map(|caller| caller.owner.clone());
+        let is_mounted = MOUNTED.contains(&path.as_str());
         let is_v1 = path == "/v1" || path.starts_with("/v1/");
         let is_api = path == "/api" || path.starts_with("/api/");
+        let route = match &path {
+            path if is_mounted => MOUNTED.into_iter().find(|mounted| mounted == path),
+            path if is_v1 || is_api => api::route(path).map(|found| found.route),
+            path if path == LINK_PATH => Some(LINK_PATH),
+            path if path == OPENAPI => Some(OPENAPI),
+            path => page::asset(path).map(|_| "/"),
+        };
+        let route = route.unwrap_or("other");
         let accepted = toolcell_http::only(request.headers(), ACCEPT.as_str());
         let is_for_user = !is_v1 && !is_api && accepted.is_some_and(|types| types.contains("text/html"));
-        match self.answer(request, origin, path, is_v1).await {
-            Ok(response) => response,
-            Err(failure) if is_v1 => v1::error(failure),
-            Err(failure) if is_for_user => shown(&failure),
-            Err(failure) => failure.response(),
+        let answered = match is_mounted {
+            true => self.mounted(request, origin, &path, caller).await,
+            false => self.answer(request, origin, path.clone(), caller).await,
+        };
+        let response = answered.unwrap_or_else(|failure| {
+            if !failure.is_noted {
+                let detail = format!("{method} {path}: {}", failure.message);
+                self.note_refusal(owner.as_deref(), failure.status, &detail);
+            }
+            match (is_v1, is_for_user) {
+                (true, _) => v1::error(failure),
+                (false, true) => shown(&failure),
+                (false, false) => failure.response(),
+            }
+        });
+        let metrics = &self.turns.metrics;
+        metrics.responded(route, method.as_str(), response.status(), begun.elapsed());
+        if is_mounted || response.body().size_hint().exact().is_some() {
+            return response;
         }
+        let open = metrics.stream(route);
+        response.map(|body| {
+            let counted = body.map_frame(move |frame| {
+                let _ = &open;
+                frame
+            });
+            counted.boxed_unsync()
+        })
+    }
+
+    /// Answers with the server of the Model Context Protocol.
+    async fn mounted(
+        &self,
+        request: Request<Incoming>,
+        origin: Origin<'_>,
+        path: &str,
+        caller: Option<Caller>,
+    ) -> Result<Response<BoxBody>, Failure> {
+        // Only programs use it.
+        let caller = caller.filter(|caller| !caller.is_page);
+        if let Some(caller) = caller.as_ref().filter(|_| path == MCP) {
+            self.admit(caller)?;
+        }
+        let method = request.method().clone();
+        let response = self.mounted.respond(request, origin).await;
+        let status = response.status();
+        let owner = caller.map(|caller| caller.owner);
+        let detail = format!("{method} {path} was answered with the status {}", status.as_u16());
+        self.note_refusal(owner.as_deref(), status, &detail);
+        if path != METRICS || status != StatusCode::OK {
+            return Ok(response);
+        }
+        let (mut head, body) = response.into_parts();
+        // It is complete, and never fails.
+        let all = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
+        let all = [&*all, self.turns.metrics.render().as_bytes()].concat();
+        head.headers.remove(CONTENT_LENGTH);
+        Ok(Response::from_parts(head, Full::new(all.into()).boxed_unsync()))
+    }
+
+    /// Notes an answer that is a decision about the client: without a valid token, forbidden, or beyond a limit.
+    fn note_refusal(&self, client: Option<&str>, status: StatusCode, detail: &str) {
+        let decision = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Decision::Access,
+            StatusCode::TOO_MANY_REQUESTS => Decision::Limit,
+            _ => return,
+        };
+        self.note(client, decision, false, detail);
     }
 
     /// Notes a decision about a client.
@@ -123,23 +201,15 @@ impl Server {
     }
 
     /// Checks the limits of a client of the Model Context Protocol. Its tools are those of the main agent.
-    fn admit(&self, request: &Request<Incoming>, path: &str, port: u16) -> Result<(), Failure> {
-        let caller = self.access.caller(request.headers(), port);
-        // The server of the protocol refuses requests without a token.
-        let Some(caller) = caller.filter(|caller| path == MCP && !caller.is_page) else {
-            return Ok(());
-        };
+    fn admit(&self, caller: &Caller) -> Result<(), Failure> {
         let main = self.turns.host.agents().first().map(|agent| agent.id.as_str());
-        let admitted = match caller.state.limits.allows(main.unwrap_or_default()) {
-            true => caller.state.count(std::time::Instant::now()),
+        match caller.state.limits.allows(main.unwrap_or_default()) {
+            true => caller.state.count(Instant::now()),
             false => {
                 let message = "the client may not use the main agent, whose tools are those at `/mcp`";
                 Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message))
             }
-        };
-        admitted.inspect_err(|failure| {
-            self.note(Some(&caller.owner), Decision::Limit, false, &failure.message);
-        })
+        }
     }
 
     async fn answer(
@@ -147,20 +217,19 @@ impl Server {
         request: Request<Incoming>,
         origin: Origin<'_>,
         path: String,
-        is_v1: bool,
+        caller: Option<Caller>,
     ) -> Result<Response<BoxBody>, Failure> {
         if !toolcell_http::is_for(request.uri(), request.headers(), origin.address, &self.reached) {
             let reason = "the request is for another host, or comes from a page of another origin";
-            self.note(None, Decision::Access, false, reason);
             return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", reason).hint(
                 "start the server with `--allow-host HOST`, and with `--allow-origin ORIGIN` for a page",
             ));
         }
+        let is_v1 = path == "/v1" || path.starts_with("/v1/");
         let is_api = path == "/api" || path.starts_with("/api/");
         if !is_api && !is_v1 {
             return self.file(&request, &path, origin.address.port());
         }
-        let caller = self.access.caller(request.headers(), origin.address.port());
         // The page speaks the API of Toolcell only.
         let caller = caller.filter(|caller| is_api || !caller.is_page).ok_or_else(|| {
             let hint = match is_api {
@@ -168,10 +237,14 @@ impl Server {
                 false => "send `Authorization: Bearer TOKEN`",
             };
             let message = "the request needs a valid token";
-            self.note(None, Decision::Access, false, message);
             Failure::new(StatusCode::UNAUTHORIZED, "unauthenticated", message).hint(hint)
         })?;
-        let is_get = request.method() == Method::GET;
+        // The head of an answer is that of the answer to GET; the connection leaves out the body.
+        let method = match request.method() {
+            &Method::HEAD => Method::GET,
+            method => method.clone(),
+        };
+        let is_get = method == Method::GET;
         if caller.is_page && !is_get && !request.headers().contains_key(ORIGIN) {
             let message = "a request of the page that is not `GET` needs an `Origin`";
             return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
@@ -181,10 +254,12 @@ impl Server {
             return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message));
         }
         origin.peer.is_of_client();
-        let place = caller.state.request().inspect_err(|failure| {
-            self.note(Some(&caller.owner), Decision::Limit, false, &failure.message);
-        })?;
-        let takes_body = matches!(*request.method(), Method::POST | Method::PATCH | Method::PUT);
+        let place = caller.state.request()?;
+        let found = api::route(&path).ok_or_else(nothing)?;
+        if !found.methods.contains(&method.as_str()) {
+            return Err(Failure::wrong_method(&found.methods));
+        }
+        let takes_body = matches!(method, Method::POST | Method::PATCH);
         if takes_body {
             toolcell_http::check_json(request.headers()).map_err(|message| {
                 Failure::new(
@@ -210,7 +285,7 @@ impl Server {
         let room = caller.state.room.clone();
         let call = Call {
             caller,
-            method: parts.method,
+            method,
             query: parts.uri.query().unwrap_or_default().to_owned(),
             path,
             headers: parts.headers,
@@ -220,18 +295,15 @@ impl Server {
             true => v1::respond(self, call, held, place).await,
             false => api::respond(self, call, held, place).await,
         };
-        let response = match response {
-            Ok(response) => answer::held(response, &room).await,
-            Err(failure) => Err(failure),
-        };
-        response.or_else(|failure| match is_v1 {
-            true => Ok(v1::error(failure)),
-            false => Err(failure),
-        })
+        answer::held(response?, &room).await
     }
 
     /// Answers with a file of the page, or takes the code of its link.
     fn file(&self, request: &Request<Incoming>, path: &str, port: u16) -> Result<Response<BoxBody>, Failure> {
+        let asset = page::asset(path);
+        if asset.is_none() && path != LINK_PATH && path != OPENAPI {
+            return Err(nothing());
+        }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return Err(Failure::wrong_method(&["GET", "HEAD"]));
         }
@@ -254,6 +326,7 @@ impl Server {
                 let message = "the link was used already, or is wrong";
                 Failure::new(StatusCode::FORBIDDEN, "forbidden", message)
                     .hint("open the last link that `toolcell serve` printed")
+                    .noted()
             })?;
             let mut response = answer::empty(StatusCode::SEE_OTHER);
             let headers = response.headers_mut();
@@ -265,17 +338,16 @@ impl Server {
             );
             return Ok(response);
         }
-        if path == "/openapi.json" {
+        let Some(asset) = asset else {
             return Ok(answer::bytes(StatusCode::OK, "application/json", api::openapi()));
-        }
-        let asset = page::asset(path).ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
+        };
         let header = |name: HeaderName| toolcell_http::only(request.headers(), name.as_str());
         let is_known = header(IF_NONE_MATCH) == Some(&asset.etag);
         let is_compressed = page::accepts_gzip(header(ACCEPT_ENCODING).unwrap_or_default());
         let mut response = match (is_known, is_compressed) {
             (true, _) => answer::empty(StatusCode::NOT_MODIFIED),
-            (false, true) => answer::bytes(StatusCode::OK, asset.media_type, asset.gzip.as_slice()),
-            (false, false) => answer::bytes(StatusCode::OK, asset.media_type, asset.bytes),
+            (false, true) => answer::bytes(StatusCode::OK, asset.media_type, asset.gzip.clone()),
+            (false, false) => answer::bytes(StatusCode::OK, asset.media_type, asset.bytes.clone()),
         };
         let headers = response.headers_mut();
         if is_compressed && !is_known {
@@ -284,11 +356,16 @@ impl Server {
         for (name, value) in page::HEADERS {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(page::cache_control(path)));
         if let Ok(etag) = HeaderValue::from_str(&asset.etag) {
             headers.insert(ETAG, etag);
         }
         Ok(response)
     }
+}
+
+fn nothing() -> Failure {
+    Failure::not_found("there is nothing at this path")
 }
 
 /// Returns a failure as a page, for a user in a browser.
@@ -297,7 +374,7 @@ fn shown(failure: &Failure) -> Response<BoxBody> {
     let response = answer::bytes(failure.status, "text/html; charset=utf-8", page);
     let mut response = answer::with_headers(failure, response);
     let headers = response.headers_mut();
-    for (name, value) in page::HEADERS.iter().filter(|(name, _)| *name != "cache-control") {
+    for (name, value) in page::HEADERS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     headers.insert(VARY, HeaderValue::from_static("accept"));

@@ -1,6 +1,6 @@
 //! Turns that run, and the sessions in use.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::store::SessionInfo;
-use toolcell_core::{Event, EventSink};
+use toolcell_core::{ApprovalCause, Event, EventSink};
 
 use crate::access::Caller;
 use crate::answer::Failure;
 use crate::clients::{AuditLine, ClientState, Decision};
 use crate::host::{Host, Keep, PreparedTurn, Refusal, Start, TurnEnd, TurnRequest};
 use crate::live::{Live, Reserved, is_failure};
+use crate::metrics::{Metrics, TurnInProgress};
 
 /// Maximum number of turns that run at a time. Beyond it the status is 429.
 pub const MAX_TURNS: usize = 1_024;
@@ -30,6 +31,9 @@ const MAX_FINISHING: Duration = Duration::from_secs(30);
 
 /// Number of entries at the end of a journal that tell whether its last turn is over: hooks add some after its end.
 const TAIL: u64 = 16;
+
+/// Number of entries at the end of the journal of an open turn that tell for what it waits.
+const OPEN_TAIL: u64 = 256;
 
 /// Tasks whose end is awaited.
 struct Tasks {
@@ -75,6 +79,7 @@ impl Tasks {
 /// Turns and sessions in use.
 pub(crate) struct Turns {
     pub(crate) host: Arc<dyn Host>,
+    pub(crate) metrics: Arc<Metrics>,
     live: Mutex<HashMap<String, Arc<Live>>>,
     places: Arc<Semaphore>,
     tasks: Tasks,
@@ -88,6 +93,7 @@ impl Turns {
     pub(crate) fn new(host: Arc<dyn Host>) -> Arc<Self> {
         Arc::new(Self {
             host,
+            metrics: Arc::default(),
             live: Mutex::default(),
             places: Arc::new(Semaphore::new(MAX_TURNS)),
             tasks: Tasks::default(),
@@ -166,10 +172,11 @@ impl Turns {
         agent: &str,
         take: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        take().inspect_err(|failure| {
+        take().map_err(|failure| {
             let detail = format!("{agent}: {}", failure.message);
             let line = AuditLine::new(Some(client), Decision::Limit, false, detail);
             self.host.audit(&line.of(session));
+            failure.noted()
         })
     }
 
@@ -234,7 +241,8 @@ impl Turns {
             let next = turns.clone();
             turns.tasks.spawn(async move {
                 let sink: Arc<dyn EventSink> = live.clone();
-                let end = next.run(prepared, sink, cancel).await;
+                let counted = next.metrics.turn("api", &agent, BTreeSet::new());
+                let end = next.run(prepared, sink, cancel, counted).await;
                 next.ended_by_limit(&client, &id, &agent, &end);
                 live.end(&end);
                 drop(place);
@@ -263,6 +271,8 @@ impl Turns {
         );
         let _place = self.noted(&client, &id, &agent, || Ok((self.place()?, state.turn()?)))?;
         let expected = request.events;
+        let names = request.client_tools.iter().map(|tool| tool.name.clone());
+        let names: BTreeSet<String> = names.collect();
         let begun = self.host.begin(request).await.and_then(|prepared| {
             match expected.is_some_and(|events| events != prepared.events) {
                 true => Err(Refusal::Conflict(
@@ -274,7 +284,8 @@ impl Turns {
         let prepared = begun.inspect_err(|refusal| self.refused(&client, &id, &agent, refusal))?;
         let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
         self.host.audit(&line.of(&id));
-        let end = self.run(prepared, sink, cancel).await;
+        let counted = self.metrics.turn("v1", &agent, names);
+        let end = self.run(prepared, sink, cancel, counted).await;
         self.ended_by_limit(&client, &id, &agent, &end);
         Ok(end)
     }
@@ -291,9 +302,14 @@ impl Turns {
         prepared: PreparedTurn,
         sink: Arc<dyn EventSink>,
         cancel: CancellationToken,
+        counted: TurnInProgress,
     ) -> TurnEnd {
+        let sink = counted.counting(sink);
         tokio::select! {
-            end = (prepared.run)(sink, cancel) => end,
+            end = (prepared.run)(sink, cancel) => {
+                counted.ended(&end);
+                end
+            }
             // The turn stays open, and can be resumed.
             () = self.stopped.cancelled() => TurnEnd {
                 failure: Some("the server stopped".into()),
@@ -353,11 +369,55 @@ impl Turns {
                 _ => break,
             }
         }
-        match self.host.is_elsewhere(&info.id) {
-            true => "elsewhere",
+        if self.host.is_elsewhere(&info.id) {
+            return "elsewhere";
+        }
+        let after = info.events.saturating_sub(OPEN_TAIL);
+        let most = usize::try_from(OPEN_TAIL).unwrap_or(0);
+        let tail = store
+            .entries(&info.id, after, most, 16 << 20)
+            .await
+            .unwrap_or_default();
+        let events = tail
+            .iter()
+            .filter_map(|entry| serde_json::from_str(&entry.json).ok());
+        match waits_for_client(events) {
+            true => "client",
             false => "open",
         }
     }
+}
+
+/// True if the open turn at the end of a journal waits for calls that its client runs, and for nothing else.
+fn waits_for_client(events: impl Iterator<Item = Event>) -> bool {
+    let (mut of_client, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for event in events {
+        match event {
+            Event::TurnStarted { .. } => {
+                of_client.clear();
+                others.clear();
+            }
+            Event::ApprovalRequested {
+                id,
+                cause: ApprovalCause::Client,
+                ..
+            } => drop(of_client.insert(id)),
+            Event::ApprovalRequested { id, .. } => drop(others.insert(id)),
+            Event::CallStarted { id, .. } => {
+                of_client.remove(&id);
+                others.insert(id);
+            }
+            Event::CallFinished { id, .. } => {
+                of_client.remove(&id);
+                others.remove(&id);
+            }
+            // No call has an empty identifier.
+            Event::StepStarted { .. } => drop(others.insert(String::new())),
+            Event::StepFinished { .. } | Event::StepInterrupted { .. } => drop(others.remove("")),
+            _ => {}
+        }
+    }
+    !of_client.is_empty() && others.is_empty()
 }
 
 /// Reserves a session for a turn; false if one runs. A client that has read the end of a turn may begin the next one: what

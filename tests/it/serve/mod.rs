@@ -2,12 +2,16 @@
 
 mod client_calls;
 mod crash;
+mod described;
+mod methods;
+mod metrics;
 mod openai;
 mod openapi;
 mod response_parts;
 mod scratch;
 mod turns;
 mod users;
+mod waiting;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -107,7 +111,14 @@ impl Served {
         stream
     }
 
+    /// Sends a request. Its answer is one of the OpenAPI document.
     fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answered {
+        let answer = self.exchange(method, path, headers, body);
+        described::check(self, method, path, &answer);
+        answer
+    }
+
+    fn exchange(&self, method: &str, path: &str, headers: &str, body: &str) -> Answered {
         let mut answer = String::new();
         self.open(method, path, headers, body)
             .read_to_string(&mut answer)
@@ -344,10 +355,10 @@ fn wrong_requests_are_refused_with_a_code() {
     assert_eq!(served.get("/api/sessions/none").status, 404);
     assert_eq!(served.get("/api/nothing").status, 404);
     for (method, path, allow) in [
-        ("DELETE", "/api/info", "allow: get\r\n"),
-        ("PUT", session.as_str(), "allow: get, patch, delete\r\n"),
+        ("DELETE", "/api/info", "allow: get, head\r\n"),
+        ("PUT", session.as_str(), "allow: get, head, patch, delete\r\n"),
         ("GET", "/v1/responses", "allow: post\r\n"),
-        ("DELETE", "/v1/models/default", "allow: get\r\n"),
+        ("DELETE", "/v1/models/default", "allow: get, head\r\n"),
         ("DELETE", "/", "allow: get, head\r\n"),
     ] {
         let answer = served.send(method, path, &served.authorized(), "{}");

@@ -193,10 +193,81 @@ fn client_keeps_to_its_agents_requests_and_tokens() {
             .count()
     };
     assert_eq!(of(json!("ada"), "turn", true), 3, "{lines:?}");
-    assert_eq!(of(json!("ada"), "limit", false), 2);
-    assert_eq!(of(json!("ada"), "access", false), 2);
+    assert_eq!(of(json!("ada"), "limit", false), 1);
+    assert_eq!(of(json!("ada"), "access", false), 3);
     assert_eq!(of(json!("eve"), "limit", false), 2);
     assert_eq!(of(Value::Null, "access", false), 1);
+}
+
+#[test]
+fn each_refusal_has_a_line_with_the_client_and_no_token() {
+    let user = user(json!([{"text": "One."}]));
+    let served = serve(&user, &[line(ADA, "name=ada requests=5 turns=1")], &[]);
+    let wrong = "wrong-token-of-nobody-wrong-token-of-nobody";
+    let ada = served.headers_of(ADA);
+    let none = format!("host: {}\r\ncontent-type: application/json\r\n", served.address);
+    let foreign = ada.replace(&served.address, "evil.example");
+    let origin = format!("{ada}origin: http://evil.example\r\n");
+    let nobody = served.headers_of(wrong);
+    // In this order: what is refused before the limit of requests counts as none.
+    let requests = [
+        ("GET", "/metrics", &none, 401, None, "access"),
+        ("GET", "/metrics", &nobody, 401, None, "access"),
+        ("POST", "/mcp", &none, 401, None, "access"),
+        ("POST", "/mcp", &nobody, 401, None, "access"),
+        ("GET", "/v1/models", &nobody, 401, None, "access"),
+        ("GET", "/api/info", &none, 401, None, "access"),
+        ("GET", "/api/info", &foreign, 403, Some("ada"), "access"),
+        ("GET", "/metrics", &foreign, 403, Some("ada"), "access"),
+        ("GET", "/healthz", &origin, 403, Some("ada"), "access"),
+        ("POST", "/mcp", &origin, 403, Some("ada"), "access"),
+        ("GET", "/", &origin, 403, Some("ada"), "access"),
+        ("GET", "/api/scratch", &ada, 403, Some("ada"), "access"),
+        ("GET", "/api/scratch/none", &ada, 403, Some("ada"), "access"),
+        (
+            "POST",
+            "/api/scratch/none/commit",
+            &ada,
+            403,
+            Some("ada"),
+            "access",
+        ),
+        ("GET", "/api/info", &ada, 200, None, ""),
+        ("GET", "/api/info", &ada, 429, Some("ada"), "limit"),
+        ("POST", "/mcp", &ada, 429, Some("ada"), "limit"),
+        ("POST", "/v1/chat/completions", &ada, 429, Some("ada"), "limit"),
+        ("HEAD", "/login?code=x", &none, 403, None, "access"),
+        ("GET", "/login?code=x", &none, 403, None, "link"),
+    ];
+    let mut count = 0;
+    for (method, path, headers, status, client, decision) in requests {
+        let answer = served.send(method, path, headers, if method == "POST" { "{}" } else { "" });
+        assert_eq!(
+            answer.status, status,
+            "{method} {path} {headers}: {}",
+            answer.body
+        );
+        let is_refused = !decision.is_empty();
+        count += usize::from(is_refused);
+        let lines = match count {
+            0 => Vec::new(),
+            _ => audit(&user),
+        };
+        assert_eq!(lines.len(), count, "{method} {path} {status}: {lines:?}");
+        if is_refused {
+            let last = lines.last().unwrap();
+            assert_eq!(
+                (&last["client"], &last["decision"], &last["is_allowed"]),
+                (&json!(client), &json!(decision), &json!(false)),
+                "{method} {path} {status}"
+            );
+        }
+    }
+    let file = user.home().join(".local/state/toolcell/serve-audit.jsonl");
+    let text = std::fs::read_to_string(file).unwrap();
+    for token in [ADA, wrong, served.token.as_str()] {
+        assert!(!text.contains(token), "{text}");
+    }
 }
 
 #[test]

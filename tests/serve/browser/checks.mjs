@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { createRequire } from "node:module";
+import path from "node:path";
 import { HELLO } from "./model.mjs";
 
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -159,6 +160,40 @@ export const checks = {
     assert.match(await answer(page), /write to b.txt instead/);
     assert.ok(!fs.existsSync(t.written), "the refused call did not run");
     assert.match(await page.locator(".call > button").last().innerText(), /not run/);
+  },
+
+  async "turn that waits for a client of v1"(t) {
+    const token = fs.readFileSync(path.join(t.server.home, "state", "toolcell", "serve-token"), "utf8").trim();
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const ask = async (method, at, body) => (await fetch(`http://${t.server.address}${at}`, { method, headers, body: body && JSON.stringify(body) })).json();
+    const tools = [{ type: "function", name: "weather_in_the_city_where_the_user_lives", parameters: { type: "object" } }];
+    const first = await ask("POST", "/v1/responses", { model: "default", input: "Ask the client", tools });
+    const [session] = (await ask("GET", "/api/sessions")).sessions;
+    assert.equal(session.state, "client");
+    const page = await t.open("/s/" + session.id);
+    const banner = page.locator(".banner:has-text('waits for the client of /v1 that asked')");
+    await banner.waitFor();
+    assert.equal(await page.locator(QUESTION).count(), 0, "nothing can be allowed");
+    assert.deepEqual(await banner.locator("button").allInnerTexts(), ["End it"]);
+    const call = page.locator(".call > button");
+    assert.match(await call.innerText(), /weather_in[\s\S]*city: Oslo, days: 3[\s\S]*waits for its client/);
+    assert.match(await page.locator("#sessions a[aria-current]").innerText(), /waits for its client/);
+    for (const width of [360, 1280]) {
+      await page.setViewportSize({ width, height: 740 });
+      // Nothing of the line is cut off but the end of a long text, which the opened call has.
+      const seen = await call.evaluate((button) => [".tool", ".short", ".state"].map((name) => {
+        const { width, height, right } = button.querySelector(name).getBoundingClientRect();
+        return width > 40 && height > 10 && right <= button.getBoundingClientRect().right;
+      }));
+      assert.deepEqual(seen, [true, true, true], `the line of a call at ${width}`);
+      assert.deepEqual([...(await fits(page, "client")), ...(await accessible(page, "client"))], []);
+      await t.picture(page, `client ${width}`);
+    }
+    const [{ call_id }] = first.output.filter((item) => item.type === "function_call");
+    const second = await ask("POST", "/v1/responses", { model: "default", previous_response_id: first.id, input: [{ type: "function_call_output", call_id, output: "rain" }] });
+    assert.equal(second.status, "completed");
+    await ended(page);
+    assert.equal(await banner.count(), 0);
   },
 
   async "question of the model"(t) {

@@ -223,7 +223,8 @@ impl ApproverState {
 
     /// Decides about the calls of one step: together, or one after the other if the user prefers that.
     fn answer_all(&self, requests: &[ApprovalRequest], withdrawn: &AtomicBool) -> Vec<Decision> {
-        let is_open = |request: &&ApprovalRequest| !self.is_answered(request);
+        let is_open =
+            |request: &&ApprovalRequest| !self.is_answered(request) && request.cause != ApprovalCause::Client;
         let open: Vec<&ApprovalRequest> = requests.iter().filter(is_open).collect();
         let together = match open.as_slice() {
             [_, _, ..] => self.answer_together(&open, withdrawn),
@@ -270,6 +271,14 @@ impl ApproverState {
         number: Option<(usize, usize)>,
         withdrawn: &AtomicBool,
     ) -> Decision {
+        // The client has the result; there is nothing that the user could allow.
+        if request.cause == ApprovalCause::Client {
+            self.console.note(text!(
+                "the call of `{}` waits for the client of `/v1` that asked, which runs the tool itself",
+                request.tool
+            ));
+            return Decision::Later;
+        }
         if self.is_answered(request) {
             self.console.note(text!(
                 "`{}` runs by a saved approval (`toolcell approval list`)",
@@ -391,6 +400,30 @@ mod tests {
     use std::path::Path;
 
     use serde_json::json;
+
+    #[test]
+    fn call_of_a_client_waits_for_it() {
+        let environment = Environment::for_tests(Path::new("/"), &[]);
+        let asking = ApproverState {
+            console: Console::new(&environment),
+            known: BTreeMap::new(),
+            file: None,
+            remembered: Mutex::new(Vec::new()),
+            base: None,
+            is_kept: true,
+        };
+        let request = |id: &str| ApprovalRequest {
+            id: id.into(),
+            tool: "weather".into(),
+            arguments: json!({}),
+            places: Vec::new(),
+            cause: ApprovalCause::Client,
+            reason: "the client runs this tool".into(),
+        };
+        // Without a terminal, a question would be refused.
+        let all = asking.answer_all(&[request("1"), request("2")], &AtomicBool::new(false));
+        assert_eq!(all, [Decision::Later, Decision::Later]);
+    }
 
     #[test]
     fn flow_guard_question_ignores_saved_approvals() {

@@ -2,7 +2,7 @@
 import { h, foreign, line, box, replace, span, bytes, count, append } from "../dom.js";
 
 const STATES = {
-  waiting: ["…", "waiting", ""], asked: ["?", "waits for you", "warn"], running: ["◌", "running", ""], done: ["✓", "done", "good"],
+  waiting: ["…", "waiting", ""], asked: ["?", "waits for you", "warn"], client: ["…", "waits for its client", "warn"], running: ["◌", "running", ""], done: ["✓", "done", "good"],
   failed: ["✗", "failed", "bad"], refused: ["⊘", "not run", "warn"], cancelled: ["■", "cancelled", "warn"],
 };
 
@@ -49,10 +49,11 @@ export function callCard(call, options = {}) {
     const [icon, word, color] = STATES[call.state] || STATES.waiting;
     const progress = call.state === "running" && call.progress;
     const doing = progress ? `${progress.done}${progress.total ? "/" + progress.total : ""}` : call.inside && call.state === "running" ? "agent" : "";
+    const about = progress?.message || short(call);
     replace(button,
       h("span." + (color || "faint"), { "aria-hidden": "true" }, icon),
       h("span.tool", null, line(call.tool, 60)), " ",
-      h("span.short", null, line(progress?.message || short(call), 120)), " ",
+      h("span.short", null, about && line(about, 120)), " ",
       doing && h("span.faint", null, doing + " "),
       h("span.state." + (color || "faint"), null, word), " ",
       h("span.took", null, took(call)));
@@ -73,6 +74,7 @@ export function details(call, options = {}) {
   if (call.decided !== undefined) {
     parts.push(h("p", null, call.decided ? "approved" : "not approved", call.decision && [": ", line(call.decision, 400)]));
   }
+  if (call.state === "client") parts.push(h("p", null, "It waits for the client of /v1 that asked, which runs the tool itself. It cannot be allowed here."));
   if (call.retried) parts.push(h("p", null, `attempt ${call.retried.attempt}: `, line(call.retried.reason, 400)));
   if (call.error) {
     const text = errorText(call.error);

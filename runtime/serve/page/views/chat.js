@@ -232,9 +232,13 @@ export class Chat {
       try { await action(session.id); } catch (error) { this.composer.failed("Not done: " + error.message, error.hints); }
     };
     if (session.state === "elsewhere") return h("div.banner", { role: "status" }, "Another process uses this session. Its new events appear when it has ended; you can continue it then.");
+    const end = h("button", { onclick: act(api.abandon) }, "End it");
+    if (session.state === "client") {
+      return h("div.banner", { role: "status" }, "The last turn waits for the client of /v1 that asked, which runs a tool itself. It goes on with the result that the client sends. ", h("div.row", null, end));
+    }
     if (session.state !== "open") return null;
     return h("div.banner", { role: "status" }, "The last turn is not over: it was interrupted, or waits for an approval. Calls that have finished do not run again. ",
-      h("div.row", null, h("button", { onclick: act(api.resume) }, "Continue the turn"), h("button", { onclick: act(api.abandon) }, "End it")));
+      h("div.row", null, h("button", { onclick: act(api.resume) }, "Continue the turn"), end));
   }
 
   /** One question at a time: the next one comes when this one is answered. */

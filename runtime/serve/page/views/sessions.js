@@ -3,7 +3,7 @@ import { h, line, replace, ago } from "../dom.js";
 import { api } from "../contract.js";
 
 const STATES = {
-  new: ["new", ""], idle: ["✓ done", ""], running: ["◌ running", ""], waiting: ["? waits for you", "warn"], open: ["! interrupted", "warn"],
+  new: ["new", ""], idle: ["✓ done", ""], running: ["◌ running", ""], waiting: ["? waits for you", "warn"], open: ["! interrupted", "warn"], client: ["… waits for its client", ""],
   elsewhere: ["in another process", ""], failed: ["✗ failed", "bad"],
 };
 const REFRESH = 5_000;

@@ -77,13 +77,13 @@ export function rowsOf(entries, now = 0) {
 /** Time in the cell or the server, in milliseconds; an agent has none of its own. */
 const inside = (row) => (row.kind === "call" && row.receipt?.wall_us && !row.receipt.agent ? row.receipt.wall_us / 1000 : 0);
 
-/** Duration of a row, and the part of it that a receipt has measured. */
+/** Duration of a row, and what else is measured: tokens, and the part of it that a receipt has. */
 function measured(row) {
-  if (row.kind === "hook") return `${span(row.receipt?.wall_us)} in its cell`;
+  if (row.kind === "hook") return [span(row.receipt?.wall_us), " in its cell"];
   const whole = row.to - row.from;
   const part = inside(row);
   const used = row.usage ? ` · ${tokens(row.usage)}` : "";
-  return `${whole <= 1 ? "≤ 1 ms" : span(whole * 1000)}${used}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`;
+  return [whole <= 1 ? "≤ 1 ms" : span(whole * 1000), `${used}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`];
 }
 
 const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
@@ -191,7 +191,8 @@ export class Timeline {
     const width = Math.max((row.to - row.from) * scale, 0);
     bar.style.left = `${left}%`;
     bar.style.width = `${width}%`;
-    const label = h("span.label", null, measured(row), row.state === "done" ? h("span.unseen", null, " done") : " · " + wordOf(row));
+    const [time, more] = measured(row);
+    const label = h("span.label", null, time, more && h("span.more", null, more), row.state === "done" ? h("span.unseen", null, " done") : " · " + wordOf(row));
     const end = left + width;
     const room = this.rows.clientWidth < 600 ? 55 : 25;
     if (end < 100 - room) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
@@ -210,7 +211,7 @@ export class Timeline {
     this.draw();
     const call = row.kind === "call" && !row.depth && [...this.calls.values()].find((one) => one.id === row.id);
     replace(this.chosen, h("section.card", null, h("h2", null, line(row.name, 100)),
-      row.kind === "call" && h("p", null, `from start to result: ${measured(row)}`), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
+      row.kind === "call" && h("p", null, `from start to result: ${measured(row).join("")}`), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
       row.usage && h("p", null, tokens(row.usage)),
       h("details", null, h("summary", null, "Events as JSON"), row.entries.map((entry) => box(JSON.stringify(entry, null, 2), { label: "Event" })))));
   }

@@ -21,7 +21,7 @@ use crate::turns::Turns;
 
 /// Number of events of a page, and its maximum.
 const PAGE: u64 = 1_000;
-const MAX_PAGE: u64 = 5_000;
+pub(super) const MAX_PAGE: u64 = 5_000;
 
 /// Number and size of the entries that a stream reads at a time.
 const READ: usize = 256;

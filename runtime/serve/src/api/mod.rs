@@ -3,6 +3,7 @@
 mod events;
 mod openapi;
 mod questions;
+mod routes;
 mod scratch;
 mod sessions;
 mod tools;
@@ -15,12 +16,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use toolcell_core::store::SessionInfo;
 use toolcell_http::BoxBody;
 
-use self::openapi::ROUTES;
 pub(crate) use self::openapi::document as openapi;
+pub(crate) use self::routes::find as route;
 use crate::answer::{self, Failure};
 use crate::clients::name_of;
 use crate::host::ScratchDecision;
-use crate::markdown;
+use crate::markdown::{self, MAX_MARKDOWN_TEXTS};
 use crate::server::{Call, Server};
 
 /// Maximum size of texts that are rendered on a thread of the runtime, in bytes: about a millisecond. Larger ones would hold up
@@ -51,7 +52,7 @@ pub(crate) fn param(query: &str, name: &str) -> Result<Option<String>, Failure> 
 }
 
 /// Decodes a part of a path.
-fn part(value: &str) -> Result<String, Failure> {
+pub(crate) fn part(value: &str) -> Result<String, Failure> {
     // A plus is itself in a path.
     let value = value.replace('+', "%2B");
     decoded(&value).ok_or_else(|| Failure::invalid("the path is not percent-encoded UTF-8"))
@@ -109,26 +110,6 @@ pub(crate) async fn respond(
 ) -> Result<Response<BoxBody>, Failure> {
     let path = call.path.clone();
     let parts: Vec<&str> = path.split('/').skip(2).collect();
-    let is_route = |method: &str| {
-        ROUTES.iter().any(|route| {
-            let path = route.path;
-            let names: Vec<&str> = path.split('/').skip(2).collect();
-            let fits =
-                |(name, part): (&&str, &&str)| name == part || (name.starts_with('{') && !part.is_empty());
-            route.method == method
-                && path.starts_with("/api/")
-                && names.len() == parts.len()
-                && names.iter().zip(&parts).all(fits)
-        })
-    };
-    if !is_route(call.method.as_str()) {
-        let mut others = vec!["GET", "POST", "PATCH", "DELETE"];
-        others.retain(|method| is_route(method));
-        return Err(match others.is_empty() {
-            true => Failure::not_found("there is nothing at this path"),
-            false => Failure::wrong_method(&others),
-        });
-    }
     let host = &server.turns.host;
     let is_get = call.method == Method::GET;
     match parts.as_slice() {
@@ -217,6 +198,7 @@ async fn session(server: &Server, call: &Call, id: &str) -> Result<SessionInfo, 
 
 #[cfg(test)]
 mod tests {
+    use super::routes::{ROUTES, Route};
     use super::*;
 
     #[test]
@@ -233,15 +215,16 @@ mod tests {
     #[test]
     fn contract_names_every_route() {
         let page = include_str!("../../API.md");
-        for openapi::Route { method, path, .. } in ROUTES {
+        for Route { method, path, .. } in ROUTES {
             let plain = path
                 .replace("{id}", "ID")
+                .replace("{model}", "ID")
                 .replace("{question}", "QID")
                 .replace("{name}", "NAME");
             assert!(page.contains(&plain), "{method} {plain}");
         }
         let document: Value = serde_json::from_str(&openapi::document()).unwrap();
-        for openapi::Route { method, path, .. } in ROUTES {
+        for Route { method, path, .. } in ROUTES {
             assert!(
                 document["paths"][path][method.to_lowercase()].is_object(),
                 "{method} {path}"

@@ -1,230 +1,10 @@
-//! Routes of the API, and the OpenAPI document of them.
+//! OpenAPI document of the routes.
 
 use serde_json::{Map, Value, json};
 
-/// Route of the API.
-pub(crate) struct Route {
-    pub(crate) method: &'static str,
-    /// Path, with `{id}` and the like for one part of it.
-    pub(crate) path: &'static str,
-    summary: &'static str,
-    /// Schema of the body; empty for none.
-    body: &'static str,
-    /// Status of a success, and the schema of its body; empty for one that is not JSON.
-    success: (u16, &'static str),
-    /// Statuses of errors, beside those of every route.
-    errors: &'static [u16],
-    /// Parameters of the query: names, types, and their maximum.
-    query: &'static [(&'static str, &'static str)],
-}
-
-/// Statuses of errors of every route: no token, another host, too many requests, a failure, and the end of the server.
-const COMMON: [u16; 5] = [401, 403, 429, 500, 503];
-
-/// Statuses of errors of a route with a body: wrong, too large, not JSON.
-const OF_BODY: [u16; 3] = [400, 413, 415];
-
-const fn get(path: &'static str, summary: &'static str, schema: &'static str) -> Route {
-    Route {
-        method: "GET",
-        path,
-        summary,
-        body: "",
-        success: (200, schema),
-        errors: &[],
-        query: &[],
-    }
-}
-
-const fn post(
-    path: &'static str,
-    summary: &'static str,
-    body: &'static str,
-    success: (u16, &'static str),
-    errors: &'static [u16],
-) -> Route {
-    Route {
-        method: "POST",
-        path,
-        summary,
-        body,
-        success,
-        errors,
-        query: &[],
-    }
-}
-
-impl Route {
-    const fn query(mut self, query: &'static [(&'static str, &'static str)]) -> Self {
-        self.query = query;
-        self
-    }
-
-    const fn errors(mut self, errors: &'static [u16]) -> Self {
-        self.errors = errors;
-        self
-    }
-}
-
-/// All routes.
-pub(crate) const ROUTES: &[Route] = &[
-    get("/api/info", "Version, agents and limits of the server", "Info"),
-    get("/api/questions", "Open questions of all sessions", "Questions"),
-    get("/api/tools", "Access and tools of each component", "Tools"),
-    get("/api/usage", "Turns, tokens, costs and calls by day", "Usage")
-        .query(&[("days", "integer")])
-        .errors(&[400]),
-    post(
-        "/api/markdown",
-        "Markdown as trees of known elements",
-        "Markdown",
-        (200, "Rendered"),
-        &[],
-    ),
-    get("/api/sessions", "Sessions, most recently used first", "Sessions")
-        .query(&[("q", "string"), ("limit", "integer"), ("cursor", "string")])
-        .errors(&[400]),
-    post(
-        "/api/sessions",
-        "Creates a session",
-        "NewSession",
-        (201, "Session"),
-        &[404],
-    ),
-    get(
-        "/api/sessions/{id}",
-        "A session, with its budget, plan and questions",
-        "SessionDetails",
-    ),
-    Route {
-        method: "PATCH",
-        path: "/api/sessions/{id}",
-        summary: "Names a session",
-        body: "Name",
-        success: (200, "Session"),
-        errors: &[409],
-        query: &[],
-    },
-    Route {
-        method: "DELETE",
-        path: "/api/sessions/{id}",
-        summary: "Deletes a session",
-        body: "",
-        success: (204, ""),
-        errors: &[409],
-        query: &[],
-    },
-    post(
-        "/api/sessions/{id}/fork",
-        "Creates a session from the beginning of another one",
-        "Fork",
-        (201, "Session"),
-        &[],
-    ),
-    get(
-        "/api/sessions/{id}/export",
-        "The events of a session as JSON lines",
-        "",
-    ),
-    get(
-        "/api/sessions/{id}/events",
-        "Events of a session, as a page or as a stream",
-        "Events",
-    )
-    .query(&[("after", "integer"), ("limit", "integer")])
-    .errors(&[400]),
-    get(
-        "/api/sessions/{id}/receipts",
-        "Calls of a session with their receipts",
-        "Receipts",
-    ),
-    get(
-        "/api/sessions/{id}/questions",
-        "Open questions of a session",
-        "Questions",
-    ),
-    post(
-        "/api/sessions/{id}/questions/{question}",
-        "Answers a question",
-        "Answer",
-        (200, "Nothing"),
-        &[409],
-    ),
-    post(
-        "/api/sessions/{id}/turns",
-        "Starts a turn with a message",
-        "Turn",
-        (202, "Started"),
-        &[409],
-    ),
-    post(
-        "/api/sessions/{id}/resume",
-        "Continues an open turn",
-        "Nothing",
-        (202, "Started"),
-        &[409],
-    ),
-    post(
-        "/api/sessions/{id}/abandon",
-        "Ends an open turn",
-        "Nothing",
-        (202, "Started"),
-        &[409],
-    ),
-    post(
-        "/api/sessions/{id}/cancel",
-        "Cancels the running turn",
-        "Nothing",
-        (202, "Nothing"),
-        &[409],
-    ),
-    post(
-        "/api/sessions/{id}/compact",
-        "Summarises the older part of the conversation",
-        "Nothing",
-        (202, "Started"),
-        &[409],
-    ),
-    post(
-        "/api/sessions/{id}/undo",
-        "Removes the last turn from the conversation",
-        "Nothing",
-        (200, "Undone"),
-        &[409],
-    ),
-    get("/api/scratch", "Scratch directories", "Scratches"),
-    get("/api/scratch/{name}", "Changes in a scratch directory", "Scratch").errors(&[400, 404, 409]),
-    post(
-        "/api/scratch/{name}/commit",
-        "Commits changes in a scratch directory",
-        "ScratchFiles",
-        (200, "ScratchDone"),
-        &[404, 409],
-    ),
-    post(
-        "/api/scratch/{name}/discard",
-        "Discards changes in a scratch directory",
-        "ScratchFiles",
-        (200, "ScratchDone"),
-        &[404, 409],
-    ),
-    get("/v1/models", "Agents as models of OpenAI clients", "Models"),
-    post(
-        "/v1/chat/completions",
-        "Chat Completions of OpenAI clients",
-        "ChatCompletion",
-        (200, "ChatAnswer"),
-        &[404, 502],
-    ),
-    post(
-        "/v1/responses",
-        "Responses of OpenAI clients",
-        "NewResponse",
-        (200, "Response"),
-        &[404, 502],
-    ),
-    get("/v1/responses/{id}", "A stored response", "Response"),
-];
+use super::routes::{COMMON, Kind, OF_BODY, ROUTES, Route};
+use super::{MAX_MARKDOWN_TEXTS, questions, scratch, turns};
+use crate::v1::MAX_TOOLS;
 
 fn reference(schema: &str) -> Value {
     json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}})
@@ -262,7 +42,7 @@ fn operation(route: &Route) -> Value {
     let of_query = route
         .query
         .iter()
-        .map(|(name, kind)| json!({"name": name, "in": "query", "schema": {"type": kind}}));
+        .map(|param| json!({"name": param.name, "in": "query", "schema": schema_of(&param.kind)}));
     let is_v1 = route.path.starts_with("/v1");
     let mut responses = Map::new();
     let (status, schema) = route.success;
@@ -300,6 +80,20 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
+fn schema_of(kind: &Kind) -> Value {
+    match kind {
+        Kind::Text(usize::MAX) => text(),
+        Kind::Text(most) => json!({"type": "string", "maxLength": most}),
+        Kind::Number(u64::MAX) => number(),
+        Kind::Number(most) => json!({"type": "integer", "minimum": 0, "maximum": most}),
+    }
+}
+
+/// Number of a body that may be absent.
+fn optional_number(least: u64) -> Value {
+    json!({"type": ["integer", "null"], "minimum": least})
+}
+
 fn text() -> Value {
     json!({"type": "string"})
 }
@@ -310,6 +104,10 @@ fn number() -> Value {
 
 fn list(of: &Value) -> Value {
     json!({"type": "array", "items": of})
+}
+
+fn at_most(most: usize, of: &Value) -> Value {
+    json!({"type": "array", "items": of, "maxItems": most})
 }
 
 fn one(schema: &str) -> Value {
@@ -347,7 +145,7 @@ fn schemas_of_scratch() -> Value {
     json!({
         "Scratches": answer(&json!({"scratch": list(&answer(&json!({"name": text(), "directory": text(), "files": number()}), &none))}), &none),
         "Scratch": answer(&json!({"name": text(), "directory": text(), "files": list(&changed), "more": number(), "skipped": skipped}), &none),
-        "ScratchFiles": body(&[], &json!({"files": {"type": ["array", "null"], "items": text(), "maxItems": 10000}})),
+        "ScratchFiles": body(&[], &json!({"files": {"type": ["array", "null"], "items": text(), "maxItems": scratch::MAX_FILES}})),
         "ScratchDone": answer(&json!({"files": number(), "skipped": skipped}), &none),
     })
 }
@@ -360,7 +158,7 @@ fn schemas_of_sessions() -> Value {
     );
     let session = json!({
         "id": text(), "created_ms": number(), "used_ms": number(), "events": number(), "messages": number(), "bytes": number(), "usage": one("Tokens"),
-        "state": {"enum": ["new", "idle", "running", "waiting", "open", "elsewhere", "failed"]},
+        "state": {"enum": ["new", "idle", "running", "waiting", "open", "client", "elsewhere", "failed"]},
     });
     let of_session = json!({
         "title": text(), "name": text(), "agent": text(), "parent": text(), "cost_micros": number(),
@@ -415,22 +213,22 @@ fn schemas_of_sessions() -> Value {
         "Sessions": answer(&json!({"sessions": list(&one("Session"))}), &json!({"next": text()})),
         "NewSession": body(&[], &json!({"agent": {"type": ["string", "null"]}})),
         "Name": body(&["name"], &json!({"name": {"type": ["string", "null"]}})),
-        "Fork": body(&[], &json!({"events": {"type": ["integer", "null"], "minimum": 0}, "before_turn": {"type": ["integer", "null"], "minimum": 0}})),
+        "Fork": body(&[], &json!({"events": optional_number(0), "before_turn": optional_number(1)})),
         "Events": answer(&json!({"events": list(&event), "events_total": number()}), &none),
         "Receipts": answer(&json!({"receipts": list(&receipt)}), &none),
         "Question": answer(
             &json!({
-                "id": text(), "session": text(), "call": text(), "cause": {"enum": ["rule", "flow", "rule_and_flow", "client"]}, "tool": text(),
+                "id": text(), "session": text(), "call": text(), "cause": {"enum": ["rule", "flow", "rule_and_flow"]}, "tool": text(),
                 "component": {"type": ["string", "null"]}, "title": words, "subject": text(), "length": number(), "digest": text(),
                 "facts": list(&fact), "choices": list(&choice), "asked_ms": number(),
             }),
             &none,
         ),
         "Questions": answer(&json!({"questions": list(&one("Question"))}), &none),
-        "Answer": body(&["choice"], &json!({"choice": text(), "words": {"type": ["string", "null"], "maxLength": 4000}})),
+        "Answer": body(&["choice"], &json!({"choice": text(), "words": {"type": ["string", "null"], "maxLength": questions::MAX_WORDS}})),
         "Turn": body(&["text"], &json!({
-            "text": {"type": "string", "minLength": 1},
-            "attachments": list(&body(&["name", "data"], &json!({"name": text(), "media_type": {"type": ["string", "null"]}, "data": {"type": "string", "contentEncoding": "base64"}}))),
+            "text": {"type": "string", "pattern": "\\S", "maxLength": turns::MAX_TEXT},
+            "attachments": at_most(turns::MAX_ATTACHMENTS, &body(&["name", "data"], &json!({"name": text(), "media_type": {"type": ["string", "null"]}, "data": {"type": "string", "contentEncoding": "base64"}}))),
         })),
         "Started": answer(&json!({"session": one("Session")}), &none),
         "Undone": answer(&json!({"removed": number()}), &none),
@@ -443,13 +241,14 @@ fn schemas_of_sessions() -> Value {
         ),
         "Tools": answer(&json!({"components": list(&component), "combinations": list(&list(&text())), "guard": {"enum": ["ask", "refuse", "off"]}}), &none),
         "Usage": answer(&json!({"days": list(&day)}), &none),
-        "Markdown": body(&["texts"], &json!({"texts": list(&text())})),
+        "Markdown": body(&["texts"], &json!({"texts": at_most(MAX_MARKDOWN_TEXTS, &text())})),
         "Rendered": answer(&json!({"rendered": list(&list(&json!({"type": "array"})))}), &none),
-        "Models": answer(&json!({"object": {"const": "list"}, "data": list(&answer(&json!({"id": text(), "object": {"const": "model"}, "created": number(), "owned_by": text()}), &none))}), &none),
+        "Model": answer(&json!({"id": text(), "object": {"const": "model"}, "created": number(), "owned_by": text()}), &none),
+        "Models": answer(&json!({"object": {"const": "list"}, "data": list(&one("Model"))}), &none),
         // Unknown members are ignored: clients of OpenAI send settings of the model.
-        "ChatCompletion": {"type": "object", "required": ["model", "messages"], "properties": {"model": text(), "messages": list(&object), "stream": {"type": ["boolean", "null"]}, "tools": {"type": ["array", "null"]}}},
+        "ChatCompletion": {"type": "object", "required": ["model", "messages"], "properties": {"model": text(), "messages": list(&object), "stream": {"type": ["boolean", "null"]}, "n": {"enum": [1, null]}, "tools": {"type": ["array", "null"], "maxItems": MAX_TOOLS}}},
         "ChatAnswer": answer(&json!({"id": text(), "object": {"const": "chat.completion"}, "created": number(), "model": text(), "choices": list(&object), "usage": object}), &none),
-        "NewResponse": {"type": "object", "required": ["model", "input"], "properties": {"model": text(), "input": {"type": ["string", "array"]}, "stream": {"type": ["boolean", "null"]}, "store": {"type": ["boolean", "null"]}, "previous_response_id": {"type": ["string", "null"]}}},
+        "NewResponse": {"type": "object", "required": ["model", "input"], "properties": {"model": text(), "input": {"type": ["string", "array"]}, "stream": {"type": ["boolean", "null"]}, "store": {"type": ["boolean", "null"]}, "previous_response_id": {"type": ["string", "null"]}, "tools": {"type": ["array", "null"], "maxItems": MAX_TOOLS}}},
         "Response": {"type": "object", "required": ["id", "object", "status", "output", "usage"], "properties": {"id": text(), "object": {"const": "response"}, "status": text(), "output": list(&object)}},
     })
 }

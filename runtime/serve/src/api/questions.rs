@@ -11,7 +11,7 @@ use crate::clients::{AuditLine, Decision};
 use crate::server::{Call, Server};
 
 /// Maximum length of the words of a refusal, in characters: the model reads them.
-const MAX_WORDS: usize = 4_000;
+pub(super) const MAX_WORDS: usize = 4_000;
 
 pub(super) async fn all(server: &Server, call: &Call) -> Result<Response<BoxBody>, Failure> {
     let store = server.turns.host.store();

@@ -10,7 +10,7 @@ use crate::host::ScratchDecision;
 use crate::server::{Call, Server};
 
 /// Maximum number of files of a request.
-const MAX_FILES: usize = 10_000;
+pub(super) const MAX_FILES: usize = 10_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,7 +80,10 @@ pub(super) async fn decide(
             host.audit(&line(true));
             Ok(answer::ok(&done))
         }
-        Ok(None) => Err(none()),
+        Ok(None) => {
+            host.audit(&line(false));
+            Err(none())
+        }
         Err(refusal) => {
             host.audit(&line(false));
             Err(refusal.into())

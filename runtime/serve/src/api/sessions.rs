@@ -14,10 +14,10 @@ use crate::server::{Call, Server};
 
 /// Number of sessions of a page, and its maximum.
 const PAGE: u64 = 50;
-const MAX_PAGE: u64 = 200;
+pub(super) const MAX_PAGE: u64 = 200;
 
 /// Maximum length of the words of a search, in bytes.
-const MAX_QUERY: usize = 1_000;
+pub(super) const MAX_QUERY: usize = 1_000;
 
 /// Maximum number of entries and of bytes of a journal that are in memory at a time.
 pub(super) const CHUNK: usize = 1_000;
@@ -304,12 +304,20 @@ pub(super) async fn delete(
     call: &Call,
     info: &SessionInfo,
 ) -> Result<Response<BoxBody>, Failure> {
-    if server.turns.find(&info.id).is_some_and(|live| live.is_running()) {
-        return Err(Failure::turn_running());
-    }
-    server.turns.host.delete(&info.id).await?;
-    server.turns.removed(&info.id);
-    let line = AuditLine::new(Some(&call.caller.owner), Decision::Delete, true, "");
+    let is_running = server.turns.find(&info.id).is_some_and(|live| live.is_running());
+    let deleted = match is_running {
+        true => Err(Failure::turn_running()),
+        false => server.turns.host.delete(&info.id).await.map_err(Failure::from),
+    };
+    let detail = deleted.as_ref().err().map(|failure| failure.message.as_str());
+    let line = AuditLine::new(
+        Some(&call.caller.owner),
+        Decision::Delete,
+        deleted.is_ok(),
+        detail.unwrap_or_default(),
+    );
     server.turns.host.audit(&line.of(&info.id));
+    deleted?;
+    server.turns.removed(&info.id);
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }

@@ -24,7 +24,7 @@ pub(super) async fn respond(server: &Server, call: &Call) -> Result<Response<Box
     let main = host.agents().first().map(|agent| agent.id.as_str());
     if !server.allows_agent(call, main.unwrap_or_default()) {
         let message = "the client may not use the main agent, whose tools these are";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
+        return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message).noted());
     }
     let mut tools = host.tools();
     let last = last(server, call).await?;

@@ -89,7 +89,7 @@ fn agent(server: &Server, call: &Call, info: &SessionInfo) -> Result<String, Fai
     }
     if !server.allows_agent(call, agent) {
         let message = "the client may not use the agent of the session";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message));
+        return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message).noted());
     }
     Ok(agent.to_owned())
 }

@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::{Method, Response, StatusCode};
+use hyper::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -39,7 +39,7 @@ use call_id::TurnResults;
 const MAX_PAUSED: usize = 256;
 
 /// Maximum number of tools of a client.
-const MAX_TOOLS: usize = 128;
+pub(crate) const MAX_TOOLS: usize = 128;
 
 /// Maximum length of a foreign name in an error, in characters.
 const MAX_NAME: usize = 64;
@@ -155,36 +155,29 @@ pub(crate) async fn respond(
     held: Option<OwnedSemaphorePermit>,
     place: OwnedSemaphorePermit,
 ) -> Result<Response<BoxBody>, Failure> {
-    let is_post = call.method == Method::POST;
-    let is_get = call.method == Method::GET;
-    match call.path.as_str() {
-        "/v1/models" if is_get => {
+    let path = call.path.clone();
+    let parts: Vec<&str> = path.split('/').skip(2).collect();
+    match parts.as_slice() {
+        ["models"] => {
             let agents = server.turns.host.agents().iter();
             let agents = agents.filter(|agent| call.caller.state.limits.allows(&agent.id));
             let models: Vec<Value> = agents.map(|agent| model(&agent.id)).collect();
             Ok(answer::ok(&json!({"object": "list", "data": models})))
         }
-        "/v1/chat/completions" if is_post => chat::respond(server, &call, held, place).await,
-        "/v1/responses" if is_post => responses::respond(server, &call, held, place).await,
-        "/v1/models" => Err(Failure::wrong_method(&["GET"])),
-        "/v1/chat/completions" | "/v1/responses" => Err(Failure::wrong_method(&["POST"])),
-        path if is_get && path.starts_with("/v1/responses/") => {
-            let id = path.strip_prefix("/v1/responses/").unwrap_or_default();
+        ["models", name] => {
+            let agent = agent(server, &call, &crate::api::part(name)?)?;
+            Ok(answer::ok(&model(&agent)))
+        }
+        ["chat", "completions"] => chat::respond(server, &call, held, place).await,
+        ["responses"] => responses::respond(server, &call, held, place).await,
+        ["responses", id] => {
             if crate::api::param(&call.query, "stream")?.is_some_and(|stream| stream != "false") {
                 let message = "`stream` is not supported: a stored response is read as a whole";
                 return Err(Failure::invalid(message).param("stream"));
             }
             stored::respond(server, &call, id).await
         }
-        path if path.starts_with("/v1/responses/") => Err(Failure::wrong_method(&["GET"])),
-        path => {
-            let name = path.strip_prefix("/v1/models/");
-            let name = name.ok_or_else(|| Failure::not_found("there is nothing at this path"))?;
-            if !is_get {
-                return Err(Failure::wrong_method(&["GET"]));
-            }
-            agent(server, &call, name).map(|agent| answer::ok(&model(&agent)))
-        }
+        _ => Err(Failure::not_found("there is nothing at this path")),
     }
 }
 
@@ -234,11 +227,10 @@ fn failure_of(end: &TurnEnd) -> Option<Failure> {
     match end.outcome.as_ref()? {
         TurnOutcome::ProviderFailed { error } => Some(bad(&format!("the model failed: {error}"))),
         TurnOutcome::HostFailed { .. } => Some(Failure::failed("the server failed in this turn")),
-        TurnOutcome::Aborted { by, reason } => Some(Failure::new(
-            StatusCode::FORBIDDEN,
-            "aborted",
-            format!("the hook `{by}` ended the turn: {reason}"),
-        )),
+        TurnOutcome::Aborted { by, reason } => {
+            let message = format!("the hook `{by}` ended the turn: {reason}");
+            Some(Failure::new(StatusCode::FORBIDDEN, "aborted", message).noted())
+        }
         TurnOutcome::Failing { error, times } => {
             Some(bad(&format!("the same error occurred {times} times: {error}")))
         }

@@ -234,6 +234,11 @@ impl AgentHost {
             (toolcell_agent::TurnStart::Resume | toolcell_agent::TurnStart::Abandon, false) => {
                 return Err(Refusal::NoTurn("no turn of the session is open".into()));
             }
+            (toolcell_agent::TurnStart::Resume, true)
+                if request.results.is_empty() && turn::waits_for_client(&session) =>
+            {
+                return Err(Refusal::WaitsForClient);
+            }
             (toolcell_agent::TurnStart::Resume | toolcell_agent::TurnStart::Abandon, true) => {}
             (_, true) => return Err(Refusal::TurnOpen),
             (_, false) => {}

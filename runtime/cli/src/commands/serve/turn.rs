@@ -188,6 +188,15 @@ fn is_of_client(stage: &Stage) -> bool {
     )
 }
 
+/// True if an open turn waits for results of its client, and has nothing else to do.
+pub(super) fn waits_for_client(session: &Session) -> bool {
+    let calls = session.state().turn.iter().flat_map(|turn| &turn.calls);
+    let mut open = calls
+        .filter(|call| !matches!(call.stage, Stage::Finished(_)))
+        .peekable();
+    open.peek().is_some() && open.all(|call| is_of_client(&call.stage))
+}
+
 /// Asks the user in another place, unless a saved approval answers.
 #[derive(Clone)]
 pub(super) struct WebApprover {
@@ -201,13 +210,12 @@ pub(super) struct WebApprover {
 impl Approver for WebApprover {
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
+            // Only the client has the result, so there is nothing that the user could allow.
             if request.cause == ApprovalCause::Client {
-                if self.tools.has_result(&request.id) {
-                    return Decision::Approve;
-                }
-                if self.asker.is_none() {
-                    return Decision::Later;
-                }
+                return match self.tools.has_result(&request.id) {
+                    true => Decision::Approve,
+                    false => Decision::Later,
+                };
             }
             if request.cause == ApprovalCause::Rule
                 && let Some(known) = self.known.get(&request.tool)

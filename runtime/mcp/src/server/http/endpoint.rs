@@ -183,22 +183,16 @@ impl Endpoint {
         match request.uri().path() {
             PATH => {}
             _ if plain.is_some() => {}
-            "/healthz" if is_get => return Ok(answer::text(StatusCode::OK, "ok\n".into())),
-            "/readyz" if is_get && is_stopping => {
-                return Ok(answer::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into()));
-            }
-            "/readyz" if is_get => return Ok(answer::text(StatusCode::OK, "ok\n".into())),
-            path if is_get && self.is_metadata(path) => {
-                let metadata = self.authorization.as_ref().map(|own| own.verifier.metadata());
-                return Ok(answer::message(
-                    StatusCode::OK,
-                    metadata.unwrap_or_default().into_bytes(),
-                ));
-            }
-            "/metrics" if is_get => {
-                self.client_of(request.headers()).await?;
-                let sessions = self.clients.iter().map(|client| client.sessions.count()).sum();
-                return Ok(answer::text(StatusCode::OK, self.metrics.render(sessions)));
+            path if path == "/healthz"
+                || path == "/readyz"
+                || path == "/metrics"
+                || self.is_metadata(path) =>
+            {
+                if !is_get {
+                    let reason = "the path does not take this method";
+                    return Err(Refused::new(StatusCode::METHOD_NOT_ALLOWED, reason).allowing("GET, HEAD"));
+                }
+                return self.supervise(path, request.headers(), is_stopping).await;
             }
             _ => {
                 return Err(Refused::new(
@@ -226,6 +220,33 @@ impl Endpoint {
                 StatusCode::METHOD_NOT_ALLOWED,
                 "messages are sent with POST",
             )),
+        }
+    }
+
+    /// Answers at the paths for supervision, and with the metadata of the server.
+    async fn supervise(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+        is_stopping: bool,
+    ) -> Result<Response<Answer>, Refused> {
+        match path {
+            "/readyz" if is_stopping => {
+                Ok(answer::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into()))
+            }
+            "/healthz" | "/readyz" => Ok(answer::text(StatusCode::OK, "ok\n".into())),
+            "/metrics" => {
+                self.client_of(headers).await?;
+                let sessions = self.clients.iter().map(|client| client.sessions.count()).sum();
+                Ok(answer::text(StatusCode::OK, self.metrics.render(sessions)))
+            }
+            _ => {
+                let metadata = self.authorization.as_ref().map(|own| own.verifier.metadata());
+                Ok(answer::message(
+                    StatusCode::OK,
+                    metadata.unwrap_or_default().into_bytes(),
+                ))
+            }
         }
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Refused {
     error: Vec<u8>,
     /// Value of `WWW-Authenticate`.
     challenge: Option<String>,
+    /// Methods of the path, for a wrong one.
+    allow: &'static str,
 }
 
 impl Refused {
@@ -25,6 +27,7 @@ impl Refused {
             status,
             error,
             challenge: None,
+            allow: "GET, POST, DELETE",
         }
     }
 
@@ -34,6 +37,11 @@ impl Refused {
             challenge: Some(challenge),
             ..self
         }
+    }
+
+    /// With the methods of a path other than that of the messages.
+    pub(super) fn allowing(self, allow: &'static str) -> Self {
+        Self { allow, ..self }
     }
 
     pub(super) fn response(self) -> Response<Answer> {
@@ -46,7 +54,7 @@ impl Refused {
         }
         match status {
             StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+                headers.insert(ALLOW, HeaderValue::from_static(self.allow));
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -332,6 +332,10 @@ async fn health_and_metrics_have_paths() {
     }
     assert_eq!(host.get("/").await.status, 404);
     assert_eq!(host.get("/mcp").await.status, 405);
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let wrong = host.send("POST", path, &[("host", ADDRESS)], Vec::new()).await;
+        assert_eq!(wrong.status, 405, "{path}");
+    }
 }
 
 #[tokio::test]

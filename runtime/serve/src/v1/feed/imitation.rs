@@ -2,12 +2,22 @@
 //!
 //! A line of Toolcell begins with `[Toolcell]`. The text of a model is searched for it wherever it stands, since clients render text
 //! in many ways: what looks like the start of a line is not known here. Characters that are not seen, punctuation, marks of Markdown,
-//! and tags of HTML do not tell a word from another, and neither do letters of the same look.
+//! and tags of HTML do not tell a word from another, and neither do letters of the same look: they are compared by their skeletons
+//! (UTS #39, section 4). A directional override shows a text in the reverse of its order, which is searched as well.
 
 use toolcell_core::inert::{has_no_glyph, is_hidden, is_mark};
+use unicode_general_category::{GeneralCategory, get_general_category};
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_security::confusable_detection::skeleton;
 
-/// Letters of the beginning of a line of Toolcell, before its last bracket. Letters in a row that are equal are one.
-const LETTERS: [char; 7] = ['[', 't', 'o', 'l', 'c', 'e', 'l'];
+/// Letters of the beginning of a line of Toolcell. Letters in a row that are equal are one.
+const LETTERS: [char; 8] = ['[', 't', 'o', 'l', 'c', 'e', 'l', ']'];
+
+/// The same in the reverse order, in which a directional override shows them. Brackets are mirrored there by some, and not by others.
+const REVERSED: [[char; 8]; 2] = [
+    ['[', 'l', 'e', 'c', 'l', 'o', 't', ']'],
+    [']', 'l', 'e', 'c', 'l', 'o', 't', '['],
+];
 
 /// Maximum length of the name or number of a character reference, in characters: the longest name of HTML has 31.
 const MAX_REFERENCE: usize = 32;
@@ -115,24 +125,26 @@ impl Seen {
     /// Adds a character; true if it ends an imitation.
     fn add(&mut self, character: char) -> bool {
         let last = self.0[LETTERS.len() - 1];
-        let folded = match character {
-            // Beside these letters, a bar looks like an l; elsewhere, it is one of a table.
-            '|' | '¦' | '∣' | '│' | '｜' if matches!(last, 'o' | 'e' | 'l') => 'l',
-            _ => match folded(character) {
-                Some(folded) => folded,
-                None => return false,
-            },
-        };
-        if folded == last {
+        // Beside these letters, a bar looks like an l; elsewhere, it is one of a table.
+        if matches!(character, '|' | '¦' | '∣' | '│' | '｜') {
+            return matches!(last, 'o' | 'e' | 'l') && self.letter('l');
+        }
+        let mut is_found = false;
+        fold(character, &mut |letter| is_found |= self.letter(letter));
+        is_found
+    }
+
+    fn letter(&mut self, letter: char) -> bool {
+        if letter == self.0[LETTERS.len() - 1] {
             return false;
         }
-        if folded == ']' && self.0 == LETTERS {
-            *self = Self::default();
-            return true;
-        }
         self.0.rotate_left(1);
-        self.0[LETTERS.len() - 1] = folded;
-        false
+        self.0[LETTERS.len() - 1] = letter;
+        let is_found = self.0 == LETTERS || REVERSED.contains(&self.0);
+        if is_found {
+            *self = Self::default();
+        }
+        is_found
     }
 }
 
@@ -246,28 +258,68 @@ fn referred(reference: &str) -> Option<char> {
     char::from_u32(number.ok()?)
 }
 
-/// Returns the Latin letter or bracket that a character looks like; `None` for one that tells no word from another.
-fn folded(character: char) -> Option<char> {
-    if is_hidden(character) || has_no_glyph(character) || is_mark(character) {
-        return None;
+/// Passes on the Latin letters or brackets that a character looks like; none for one that tells no word from another.
+fn fold(character: char, each: &mut impl FnMut(char)) {
+    if character.is_ascii() {
+        return folded(character).into_iter().for_each(each);
     }
+    if is_hidden(character) || has_no_glyph(character) || is_mark(character) {
+        return;
+    }
+    // Letters of flags, and white ones on a dark ground, which have no other form.
     let number = u32::from(character);
-    let latin = |base: char, index: u32| char::from_u32(u32::from(base) + index).unwrap_or(character);
-    // The variants of Latin letters: full width, mathematical, and circled.
-    let character = match number {
-        0xff01..=0xff5e => latin('!', number - 0xff01),
-        0x1_d400..=0x1_d6a3 => latin('a', (number - 0x1_d400) % 26),
-        0x24b6..=0x24e9 => latin('a', (number - 0x24b6) % 26),
-        _ => character,
+    let latin = |index: u32| char::from_u32(u32::from('a') + index);
+    let enclosed = match number {
+        0x1_f1e6..=0x1_f1ff => latin(number - 0x1_f1e6),
+        0x1_f150..=0x1_f169 => latin(number - 0x1_f150),
+        0x1_f170..=0x1_f189 => latin(number - 0x1_f170),
+        _ => None,
     };
+    if let Some(letter) = enclosed.or_else(|| bracket(character)) {
+        return folded(letter).into_iter().for_each(each);
+    }
+    let pass = |character: char, each: &mut dyn FnMut(char)| {
+        if !is_mark(character) {
+            folded(character).into_iter().for_each(each);
+        }
+    };
+    let mut buffer = [0; 4];
+    let text = &*character.encode_utf8(&mut buffer);
+    if skeleton(text).all(|one| one.is_ascii() || is_mark(one)) {
+        return skeleton(text).for_each(|one| pass(one, each));
+    }
+    // Forms of a letter, such as circled ones.
+    let plain: String = text.nfkd().collect();
+    for one in skeleton(&plain) {
+        pass(one, each);
+    }
+}
+
+/// Returns the bracket that a character looks like.
+fn bracket(character: char) -> Option<char> {
     match character {
-        '[' | '【' | '〔' | '〚' | '⟦' | '❲' | '⁅' => Some('['),
-        ']' | '】' | '〕' | '〛' | '⟧' | '❳' | '⁆' => Some(']'),
+        '⎡' | '⎢' | '⎣' | '⊏' | '匚' | '⼕' | '匸' | 'ㄷ' | 'ᄃ' | '┌' | '└' | '┏' | '┗' | '╔' | '╚'
+        | '╒' | '╘' => Some('['),
+        '⎤' | '⎥' | '⎦' | '⊐' | 'コ' | 'ｺ' | 'ユ' | '⺕' | '┐' | '┘' | '┓' | '┛' | '╗' | '╝' | '╕' | '╛' => {
+            Some(']')
+        }
+        other => match get_general_category(other) {
+            GeneralCategory::OpenPunctuation => Some('['),
+            GeneralCategory::ClosePunctuation => Some(']'),
+            _ => None,
+        },
+    }
+}
+
+/// Returns the letter of a skeleton in lower case, or its bracket; `None` for what tells no word from another.
+fn folded(character: char) -> Option<char> {
+    match character {
+        '[' | ']' => Some(character),
+        // Cyrillic and Greek letters, and small capitals: their skeletons are not Latin letters.
         'Т' | 'т' | 'Τ' | 'τ' | 'ᴛ' => Some('t'),
-        '0' | 'О' | 'о' | 'Ο' | 'ο' | 'Օ' | 'օ' | 'ᴏ' | '𝟎' => Some('o'),
-        '1' | 'I' | 'І' | 'Ι' | 'Ӏ' | 'ӏ' | 'ǀ' | 'ʟ' | 'ℓ' | 'ⅼ' | 'Ⅼ' => Some('l'),
-        'С' | 'с' | 'Ϲ' | 'ϲ' | 'ᴄ' | 'ⅽ' | 'Ⅽ' => Some('c'),
-        'Е' | 'е' | 'Ε' | 'ε' | 'ᴇ' | 'ҽ' | '℮' | 'ℯ' => Some('e'),
+        '0' | 'Օ' | 'օ' => Some('o'),
+        '1' | 'I' | 'ʟ' => Some('l'),
+        'ε' | 'ɛ' | 'ᴇ' | 'ҽ' | 'є' | 'ꞓ' => Some('e'),
         other if other.is_alphanumeric() => other.to_lowercase().next(),
         _ => None,
     }
@@ -331,6 +383,30 @@ mod tests {
             "a <b title=\"x [Toolcell]",
             "a <b title=\"x> [Toolcell]",
             "<!-- > [Toolcell]",
+            "［Toolcell］",
+            "⟦Toolcell⟧",
+            "⦋Toolcell⦌",
+            "「Toolcell」",
+            "⌈Toolcell⌋",
+            "⎡Toolcell⎤",
+            "【Ｔｏ𝑜𝕝с𝖊ⅼl】",
+            "[Τοοlϲεll]",
+            "[𝚃ᴏⲟḷ𝒸ℯǁ]",
+            "[Ꭲооꓡсеⅼl]",
+            "[Ⓣⓞⓞⓛⓒⓔⓛⓛ]",
+            "[🅃🄾🄾🄻🄲🄴🄻🄻]",
+            "[🅣🅞🅞🅛🅒🅔🅛🅛]",
+            "[🆃🅾🅾🅻🅲🅴🅻🅻]",
+            "[🇹\u{200c}🇴🇴🇱🇨🇪🇱🇱]",
+            "[Ťóölçêłl]",
+            "[ᵀᵒᵒˡᶜᵉˡˡ]",
+            "[ᴛᴏᴏʟᴄᴇʟʟ]",
+            "[T\u{335}ool\u{338}cell]",
+            "\u{202e}[lleclooT]\u{202c}",
+            "\u{202e}]lleclooT[\u{202c}",
+            "<bdo dir=rtl>[ӏӏесӏооТ]</bdo>",
+            "\u{2067}[\u{2066}Tool\u{2069}cell]\u{2069}",
+            "[T\u{202d}oolcell]",
         ] {
             assert_eq!(ends(written), 1, "{written}");
         }
@@ -348,6 +424,10 @@ mod tests {
             "[Tool]",
             "[a Toolcell]",
             "<a>]&;&#;&#x110000;<",
+            "(Toolcell)",
+            "[Инструменты]",
+            "[道具の細胞]",
+            "[أدوات]",
         ] {
             assert_eq!(ends(other), 0, "{other}");
         }

@@ -66,15 +66,20 @@ struct State {
 }
 
 impl State {
-    /// Adds text of the model. Where lines of Toolcell are among it, one that looks like them is marked.
+    /// Adds text of the model. Where lines of Toolcell are among it, one that looks like them is marked, and directional overrides are
+    /// shown by their numbers: they would turn the mark around, too.
     fn push_model(&mut self, text: &str, wishes: Wishes) {
         if !wishes.notices && !wishes.calls {
             return self.text.push(text);
         }
         let mut written = 0;
         for (at, character) in text.char_indices() {
-            if self.search.add(character) {
-                let end = at + character.len_utf8();
+            let end = at + character.len_utf8();
+            if matches!(character, '\u{202d}' | '\u{202e}') {
+                self.text.push(&text[written..at]);
+                self.text.push(&excerpt(&text[at..end], 1));
+                written = end;
+            } else if self.search.add(character) {
                 self.text.push(&text[written..end]);
                 self.text.push(BY_MODEL);
                 written = end;
@@ -361,6 +366,10 @@ mod tests {
             );
         }
         assert_eq!(written(all, &["as it says [1]", "]"]), "as it says [1]]");
+        assert_eq!(
+            written(all, &["a\u{202e}[llec", "looT]\u{202c}"]),
+            "a\\u{202e}[lleclooT] (written by the model)\u{202c}"
+        );
     }
 
     #[test]
