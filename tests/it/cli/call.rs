@@ -314,6 +314,23 @@ fn file_name_that_is_not_utf8_hides_no_other_file() {
     for name in ["a.txt", "m/b.txt", "z.txt"] {
         assert!(found.stdout.contains(name), "{name}: {}", found.stdout);
     }
+    // Below such a directory there may be files of any name.
+    std::fs::create_dir(user.work().join(std::ffi::OsStr::from_bytes(b"dir\xe9"))).unwrap();
+    for (tool, arguments, told) in [
+        (
+            "files_list",
+            r#"{"glob": "none"}"#,
+            "directory whose name is not UTF-8",
+        ),
+        (
+            "files_search",
+            r#"{"pattern": "x", "glob": "none"}"#,
+            "1 entry has a name that is not UTF-8",
+        ),
+    ] {
+        let seen = user.run(&["call", tool, arguments, "--grant", "read=."]).ended(0);
+        assert!(seen.stdout.contains(told), "{}", seen.stdout);
+    }
 }
 
 #[test]

@@ -265,6 +265,9 @@ fn bash_completes_names_of_providers_tools_profiles_sessions_and_grants() {
     user.configure("[tools.weather]\ncomponent = \"weather.wasm\"\n[profiles.small]\nmodel = \"m\"\n");
     user.run(&["run", "Which day is it?", "--tool", "clock"]).ended(0);
     user.run(&["session", "rename", "last", "my-day"]).ended(0);
+    let note = r#"{"content": "x"}"#;
+    user.run(&["call", "memory_store", note, "--grant", "keyvalue=notes:memory"])
+        .ended(0);
     let script = user.run(&["completions", "bash"]).ended(0).stdout;
     let bin = env!("CARGO_BIN_EXE_toolcell");
     for (words, expected) in [
@@ -275,6 +278,13 @@ fn bash_completes_names_of_providers_tools_profiles_sessions_and_grants() {
         ("call text_c", "text_count"),
         ("call wea", "weather"),
         ("run --grant rea", "read="),
+        ("run --grant http-p", "http-private="),
+        ("tool inspect wea", "weather"),
+        ("tool test text_c", "text_count"),
+        ("tool calibrate text_c", "text_count"),
+        ("tool update wea", "weather"),
+        ("bucket show no", "notes"),
+        ("bucket clear no", "notes"),
         ("run --session my", "my-day"),
         ("session show my", "my-day"),
         ("session fork la", "last"),
@@ -402,7 +412,7 @@ fn scripts_ask_for_names_when_they_run() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = user.run(&["completions", shell]).ended(0).stdout;
         let is_asking = matches!(shell, "bash" | "zsh" | "fish");
-        for kind in ["components", "tools", "profiles", "sessions"] {
+        for kind in ["components", "tools", "profiles", "sessions", "buckets"] {
             let asks = match shell {
                 "zsh" => format!(":_toolcell_names {kind}'"),
                 _ => format!("completions --names {kind}"),

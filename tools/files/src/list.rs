@@ -45,14 +45,14 @@ pub(crate) fn files_list(
     let (mut files, mut directories) = (0_usize, 0_usize);
     let walked = Walk { depth, all }.visit(Path::new(&path), &mut |entry| {
         match (&pattern, entry.kind) {
-            (Some(pattern), Kind::File | Kind::Other | Kind::Unreachable)
+            (Some(pattern), Kind::File | Kind::Other | Kind::Unreachable { is_directory: false })
                 if !pattern.matches(&entry.relative) =>
             {
                 return Ok(true);
             }
             (Some(_), Kind::Directory) => return Ok(true),
             (None, Kind::Directory) => directories += 1,
-            (_, Kind::File | Kind::Other | Kind::Unreachable) => files += 1,
+            (_, Kind::File | Kind::Other | Kind::Unreachable { .. }) => files += 1,
         }
         if files + directories <= MAX_LISTED {
             let name = match entry.kind {
@@ -63,7 +63,13 @@ pub(crate) fn files_list(
                 Kind::Directory => writeln!(listed, "{name}"),
                 Kind::File => writeln!(listed, "{name}\t{}", entry.size),
                 Kind::Other => writeln!(listed, "{name}\t(link or special file)"),
-                Kind::Unreachable => writeln!(listed, "{name}\t(name is not UTF-8, cannot be opened)"),
+                Kind::Unreachable { is_directory: false } => {
+                    writeln!(listed, "{name}\t(name is not UTF-8, cannot be opened)")
+                }
+                Kind::Unreachable { is_directory: true } => writeln!(
+                    listed,
+                    "{name}\t(directory whose name is not UTF-8; what is in it cannot be listed)"
+                ),
             };
         }
         Ok(true)

@@ -15,8 +15,8 @@ use crate::walk::{Kind, Pattern, Walk};
 /// Maximum size of the answer, in bytes.
 const MAX_TEXT: usize = 200_000;
 
-/// Maximum bytes of a line that are searched.
-const MAX_LINE: usize = 1 << 20;
+/// Maximum bytes of a line that are searched. Minified code and exports of data have all of it in one line.
+const MAX_LINE: usize = 8 << 20;
 
 /// Maximum bytes of a line that are shown.
 const MAX_SHOWN: usize = 400;
@@ -91,6 +91,7 @@ pub(crate) fn files_search(
         files: 0,
         binary: 0,
         unreadable: 0,
+        cut: 0,
         unreachable: 0,
         left_out: 0,
     };
@@ -106,7 +107,7 @@ pub(crate) fn files_search(
             let wanted = glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
             match entry.kind {
                 Kind::File if wanted => {}
-                Kind::Unreachable if wanted => {
+                Kind::Unreachable { is_directory } if wanted || is_directory => {
                     search.unreachable += 1;
                     return Ok(true);
                 }
@@ -131,6 +132,8 @@ struct Search {
     files: u64,
     binary: u64,
     unreadable: u64,
+    /// Lines that are longer than what is searched of them.
+    cut: u64,
     /// Entries whose names are not UTF-8.
     unreachable: u64,
     left_out: usize,
@@ -169,6 +172,7 @@ impl Search {
         let (mut number, mut after, mut last_shown) = (0, 0, 0);
         while let Some(line) = lines.next_line()? {
             number += 1;
+            self.cut += u64::from(line.cut > 0);
             let Some(found) = self.regex.find(&line.text) else {
                 if after > 0 {
                     after -= 1;
@@ -178,7 +182,8 @@ impl Search {
                     if before.len() == self.context {
                         before.pop_front();
                     }
-                    before.push_back((number, line.text));
+                    let end = line.text.floor_char_boundary(MAX_SHOWN + 1);
+                    before.push_back((number, line.text[..end].to_owned()));
                 }
                 continue;
             };
@@ -225,6 +230,13 @@ impl Search {
         }
         if self.unreadable > 0 {
             notes.push(format!("{} could not be read", count(self.unreadable, "file")));
+        }
+        if self.cut > 0 {
+            let mib = MAX_LINE >> 20;
+            notes.push(match self.cut {
+                1 => format!("1 line is longer than {mib} MiB and was searched only so far"),
+                n => format!("{n} lines are longer than {mib} MiB and were searched only so far"),
+            });
         }
         match self.unreachable {
             0 => {}
@@ -429,6 +441,33 @@ mod tests {
             "{found}"
         );
         assert!(search(&root, json!({"pattern": "none"})).ends_with("cannot be opened]"));
+        // A directory hides what is in it, whatever is looked for.
+        let glob = json!({"pattern": "none", "glob": "*.txt"});
+        assert!(!search(&root, glob.clone()).contains("cannot be opened"));
+        fs::create_dir(root.path().join(std::ffi::OsStr::from_bytes(b"dir\xe9"))).unwrap();
+        assert!(search(&root, glob).ends_with("[1 entry has a name that is not UTF-8 and cannot be opened]"));
+    }
+
+    #[test]
+    fn end_of_a_line_beyond_the_limit_is_told_to_be_left_out() {
+        for (length, is_found) in [(MAX_LINE - 6, true), (MAX_LINE, false)] {
+            let line = format!("{}needle\nnext", "a".repeat(length));
+            let root = tree(&[("a", line.as_bytes())]);
+            let text = search(&root, json!({"pattern": "needle", "context": 1}));
+            assert_eq!(
+                text.contains("needle\na-2"),
+                is_found,
+                "{}",
+                &text[text.len() - 200..]
+            );
+            assert_eq!(text.contains("1 line is longer than 8 MiB"), !is_found);
+            let text = search(&root, json!({"pattern": "next", "context": 1}));
+            assert!(
+                text.len() < 2 * MAX_SHOWN && text.contains("a:2:next"),
+                "{}",
+                text.len()
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The tool `json_query`.
 
 use jaq_json::Val;
-use toolcell_sdk::serde_json::Value;
+use toolcell_sdk::serde::de::IgnoredAny;
+use toolcell_sdk::serde_json::{self, Value};
 use toolcell_sdk::{Optional, Result, ToolError, files, show, tool};
 
 use crate::document::{parse, to_text};
@@ -60,8 +61,17 @@ pub(crate) fn json_query(
     };
     let program = Program::compile(&program)?;
     let mut documents = match parse(&text, &what) {
+        Ok(documents) if !is_text || !begins_like_a_number(&text) => documents,
+        Ok(_) => vec![Val::from(text)],
         Err(_) if is_text && is_plain(&text) => vec![Val::from(text)],
-        parsed => parsed?,
+        Err(error) if is_text => {
+            return Err(ToolError::failed(format_args!(
+                "{}; a text that begins so is given as a JSON string, in quotes of its own: {}",
+                error.message(),
+                r#""\"[a] text\"""#
+            )));
+        }
+        Err(error) => return Err(error),
     };
     if slurp {
         documents = vec![documents.into_iter().collect::<Val>()];
@@ -99,6 +109,14 @@ pub(crate) fn json_query(
 
 /// Error of the library for an iteration of null, and for an assignment below null, which jq accepts.
 const NO_NULL: &str = "cannot use null as iterable";
+
+/// True if a text begins with a digit or sign, and its first word is no number, such as a date: the library would read a date as
+/// several numbers.
+fn begins_like_a_number(text: &str) -> bool {
+    let word = text.split_whitespace().next().unwrap_or_default();
+    word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+        && serde_json::from_str::<IgnoredAny>(word).is_err()
+}
 
 /// True if a text that is no JSON was not meant as JSON: it begins like no array, object or string.
 fn is_plain(text: &str) -> bool {
@@ -203,6 +221,27 @@ mod tests {
         );
         assert_eq!(answer("empty", users), "The program has no output for this JSON.");
         assert_eq!(answer("1, halt, 2", users), "1\n");
+    }
+
+    #[test]
+    fn text_that_begins_like_a_number_is_a_string() {
+        for (text, outputs) in [
+            ("2024-01-01", "\"2024-01-01\"\n"),
+            ("2024-01-01T10:00:00Z", "\"2024-01-01T10:00:00Z\"\n"),
+            ("-01", "\"-01\"\n"),
+            ("3 apples", "\"3 apples\"\n"),
+            ("12", "12\n"),
+            ("-1.5e3 \n 2", "-1.5e3\n2\n"),
+            ("1 [2] {\"a\": 3}", "1\n[2]\n{\"a\":3}\n"),
+        ] {
+            assert_eq!(answer(".", text), outputs, "{text}");
+        }
+        for text in ["[draft] notes", "{name} is here", "\"x"] {
+            let error = query(".", text, json!({})).unwrap_err();
+            assert!(error.message().contains("is given as a JSON string"), "{error}");
+            let quoted = json!(text).to_string();
+            assert_eq!(answer("length", &quoted), format!("{}\n", text.len()));
+        }
     }
 
     #[test]

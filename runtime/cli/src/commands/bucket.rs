@@ -51,7 +51,7 @@ pub(crate) struct List {
 #[command(after_help = "\
 Examples:
   toolcell bucket show memory
-  toolcell bucket show memory next-id")]
+  toolcell bucket show memory next")]
 pub(crate) struct Show {
     /// Name of the bucket.
     bucket: String,

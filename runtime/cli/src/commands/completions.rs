@@ -9,8 +9,8 @@ use clap_complete::Shell;
 use toolcell_agent::preset;
 
 use crate::commands::help;
-use crate::components::builtin;
 use crate::components::loader::ComponentLoader;
+use crate::components::{buckets, builtin};
 use crate::config::provider::{ProviderName, ToolCalls};
 use crate::config::{self, Overrides, budget, limits};
 use crate::environment::Environment;
@@ -25,8 +25,12 @@ const BEGINNINGS: [(&str, &[&str]); 3] = [
         &[
             "read",
             "write",
+            "modify",
+            "create",
+            "delete",
             "env",
             "http",
+            "http-private",
             "keyvalue",
             "keyvalue-read",
             "deny",
@@ -115,6 +119,9 @@ _toolcell_beginnings() {
 
 /// The generator for fish completes no positional arguments.
 const FISH_NAMES: &str = r#"complete -c toolcell -n "__fish_toolcell_using_subcommand call" -a "(toolcell completions --names tools)"
+complete -c toolcell -n "__fish_toolcell_using_subcommand tool; and __fish_seen_subcommand_from inspect test calibrate" -a "(toolcell completions --names tools)"
+complete -c toolcell -n "__fish_toolcell_using_subcommand tool; and __fish_seen_subcommand_from remove update trust" -f -a "(toolcell completions --names components)"
+complete -c toolcell -n "__fish_toolcell_using_subcommand bucket; and __fish_seen_subcommand_from show export clear" -f -a "(toolcell completions --names buckets)"
 complete -c toolcell -n "__fish_toolcell_using_subcommand session; and __fish_seen_subcommand_from show resume rename fork export delete" -f -a "(toolcell completions --names sessions)"
 "#;
 
@@ -122,6 +129,7 @@ complete -c toolcell -n "__fish_toolcell_using_subcommand session; and __fish_se
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  mkdir -p ~/.local/share/bash-completion/completions ~/.zfunc ~/.config/fish/completions
   toolcell completions bash > ~/.local/share/bash-completion/completions/toolcell
   toolcell completions zsh > ~/.zfunc/_toolcell
   toolcell completions fish > ~/.config/fish/completions/toolcell.fish")]
@@ -142,6 +150,7 @@ enum Names {
     Tools,
     Profiles,
     Sessions,
+    Buckets,
 }
 
 impl Completions {
@@ -194,6 +203,14 @@ async fn names(
             .flat_map(|session| [Some(session.id), session.name])
             .flatten();
         return Ok(names.chain(["last".to_owned()]).collect());
+    }
+    if kind == Names::Buckets {
+        let Some(store) = buckets::existing(environment)? else {
+            return Ok(BTreeSet::new());
+        };
+        let all = store.buckets().await;
+        let all = all.map_err(|error| buckets::unusable(environment, error))?;
+        return Ok(all.into_iter().map(|bucket| bucket.name).collect());
     }
     let settings = config::load(environment, overrides)?;
     Ok(match kind {
@@ -280,6 +297,7 @@ const fn marker(kind: Names) -> &'static str {
         Names::Tools => "names-of-tools",
         Names::Profiles => "names-of-profiles",
         Names::Sessions => "names-of-sessions",
+        Names::Buckets => "names-of-buckets",
     }
 }
 
@@ -289,7 +307,11 @@ fn with_values(command: Command, is_dynamic: bool) -> Command {
     let name = command.get_name().to_owned();
     let values = move |arg: Arg| -> Arg {
         let names = match (arg.get_id().as_str(), arg.get_long()) {
-            ("tool", None) if name == "call" => Some(Names::Tools),
+            // Of `call`, `tool inspect`, `tool test` and `tool calibrate`.
+            ("tool", None) => Some(Names::Tools),
+            ("component", None) if name == "trust" => Some(Names::Components),
+            ("name", None) if matches!(name.as_str(), "remove" | "update") => Some(Names::Components),
+            ("bucket", None) => Some(Names::Buckets),
             ("session", _) => Some(Names::Sessions),
             (_, Some("tool")) => Some(Names::Components),
             (_, Some("profile")) => Some(Names::Profiles),

@@ -87,6 +87,21 @@ fn not_public(reach: Reach) -> Reach {
     }
 }
 
+/// Returns `true` for the name (lower case, without trailing dot) of a service that issues credentials to programs of a cloud.
+pub(crate) fn is_metadata_name(name: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "instance-data",
+        "instance-data.ec2.internal",
+        "metadata",
+        "metadata.azure.internal",
+        "metadata.goog",
+        "metadata.google.internal",
+        "metadata.internal",
+        "metadata.tencentyun.com",
+    ];
+    NAMES.contains(&name)
+}
+
 /// Returns `true` if a DNS name (lower case, without trailing dot) can belong to the public internet. Names of a single
 /// label, names reserved for local use and names that container and cloud platforms use for their own services cannot.
 pub(crate) fn is_public_name(name: &str) -> bool {
@@ -191,6 +206,12 @@ mod tests {
         ] {
             assert_eq!(reach(ip.parse().unwrap()), expected, "{ip}");
         }
+    }
+
+    #[test]
+    fn names_of_metadata_services_are_known() {
+        assert!(is_metadata_name("metadata.google.internal") && is_metadata_name("metadata"));
+        assert!(!is_metadata_name("metadata.example.com") && !is_metadata_name("google.internal"));
     }
 
     #[test]

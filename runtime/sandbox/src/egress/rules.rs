@@ -309,8 +309,10 @@ fn grant_for(method: &str, target: &Target, path: &str, private: bool) -> Option
             Host::Name(name) => !address::is_public_name(name),
         };
     // A service that issues credentials is granted by those who know that they need it.
-    let never = matches!(&target.host, Host::Ip(ip)
-        if matches!(address::reach(*ip), Reach::Nowhere | Reach::Metadata));
+    let never = match &target.host {
+        Host::Ip(ip) => matches!(address::reach(*ip), Reach::Nowhere | Reach::Metadata),
+        Host::Name(name) => address::is_metadata_name(name),
+    };
     let nameable = method.bytes().all(|b| b.is_ascii_uppercase());
     (nameable && !never).then(|| HttpGrant {
         host: target.host.to_string(),
