@@ -455,7 +455,7 @@ mod tests {
             let root = tree(&[("a", line.as_bytes())]);
             let text = search(&root, json!({"pattern": "needle", "context": 1}));
             assert_eq!(
-                text.contains("needle\na-2"),
+                text.contains("needle\na:2-next"),
                 is_found,
                 "{}",
                 &text[text.len() - 200..]

@@ -64,7 +64,7 @@ pub(crate) fn json_query(
         Ok(documents) if !is_text || !begins_like_a_number(&text) => documents,
         Ok(_) => vec![Val::from(text)],
         Err(_) if is_text && is_plain(&text) => vec![Val::from(text)],
-        Err(error) if is_text => {
+        Err(error) if is_text && !text.trim().is_empty() => {
             return Err(ToolError::failed(format_args!(
                 "{}; a text that begins so is given as a JSON string, in quotes of its own: {}",
                 error.message(),
