@@ -184,7 +184,7 @@ pub(super) async fn respond(
     chat.check()?;
     let conversation = chat.conversation()?;
     let client_tools = chat.tools()?;
-    let schema = format::schema_of(&chat.response_format, "response_format")?;
+    let schema = format::schema_of(&chat.response_format, "response_format").await?;
     let trailing: Vec<(&str, String)> = (conversation.messages.iter().rev())
         .map_while(|message| match message {
             Message::Tool { call_id, .. } => Some((call_id.as_str(), message.text())),

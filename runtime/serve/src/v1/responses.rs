@@ -183,7 +183,7 @@ pub(super) async fn respond(
     references::resolve(server, call, &mut wanted.input).await?;
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
-    let schema = format::schema_of(&wanted.text["format"], "text.format")?;
+    let schema = format::schema_of(&wanted.text["format"], "text.format").await?;
     let is_stored = wanted.store != Some(false);
     let checked = conversation.check_results("input");
     let instructions = conversation.instructions;
