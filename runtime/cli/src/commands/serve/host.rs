@@ -20,7 +20,7 @@ use toolcell_store::{SqliteSessions, without_case};
 use super::audit::Audit;
 use super::clients::Daily;
 use super::describe;
-use super::held::Held;
+use super::held::{Held, size};
 use super::ledger::{self, Ledger};
 use super::scratch::ScratchDirectories;
 use super::turn::{self, ClientTools, Meter, WebApprover};
@@ -265,8 +265,14 @@ impl AgentHost {
             agent.policy().budget.prices,
             &session,
         );
+        let message = match &start {
+            toolcell_agent::TurnStart::Message(message) => Some(message),
+            _ => None,
+        };
+        let messages = session.messages().iter().map(AsRef::as_ref);
         Ok(PreparedTurn {
             events,
+            bytes: size(messages.chain(message)),
             run: Box::new(move |sink, cancel| {
                 Box::pin(turn::run(
                     session,
