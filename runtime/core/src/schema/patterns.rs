@@ -212,7 +212,7 @@ mod tests {
     fn states_without_a_step_and_bytes_of_characters_count() {
         let states = |pattern: &str| size_of(pattern).states;
         assert_eq!(states("(((a)))"), 7);
-        assert_eq!(states("(?:a||||[b-d])"), 7);
+        assert_eq!(states("(?:a||||[b-d])"), 6);
         assert_eq!(states("(?:a|^){1000}"), 3_000);
         // Characters of other scripts are sequences of bytes.
         assert_eq!((states("[α-ω]"), states("."), states(".{100}")), (3, 16, 1_600));
