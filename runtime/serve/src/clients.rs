@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_http::Token;
 
 use crate::answer::{Failure, excerpt};
-use crate::room::Room;
+use crate::room::{MAX_CLIENT_MESSAGES, MAX_UNREAD, Room};
 
 /// Maximum number of requests and streams of one client in progress. Beyond it the status is 429.
 pub const MAX_REQUESTS: usize = 1_536;
@@ -131,6 +131,8 @@ pub(crate) struct ClientState {
     pub(crate) room: Room,
     /// Room for its bodies that are read and not handled.
     pub(crate) bodies: Arc<Semaphore>,
+    /// Room for the messages of its turns.
+    pub(crate) messages: Room,
     requests: Arc<Semaphore>,
     turns: Option<Arc<Semaphore>>,
     minute: Mutex<Minute>,
@@ -151,8 +153,9 @@ impl ClientState {
         };
         Arc::new(Self {
             limits,
-            room: Room::default(),
+            room: Room::new(MAX_UNREAD),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+            messages: Room::new(MAX_CLIENT_MESSAGES),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             turns,
             minute: Mutex::new(minute),

@@ -178,6 +178,8 @@ pub struct ClientTool {
 pub struct PreparedTurn {
     /// Number of events in the journal.
     pub events: u64,
+    /// Size of its messages, in bytes of JSON.
+    pub bytes: usize,
     /// Runs the turn. Dropping the future interrupts it.
     pub run: RunTurn,
 }

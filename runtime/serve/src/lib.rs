@@ -37,6 +37,6 @@ pub use host::{
     AgentInfo, Asker, Attachment, CallPlace, ClientCall, ClientTool, Found, Host, Keep, PreparedTurn,
     QuestionText, Refusal, RunTurn, ScratchDecision, Start, TextPart, TurnEnd, TurnRequest, Words,
 };
-pub use room::MAX_UNREAD;
+pub use room::{MAX_CLIENT_MESSAGES, MAX_MESSAGES, MAX_UNREAD};
 pub use server::{MAX_CONNECTIONS, Server};
 pub use turns::MAX_TURNS;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
@@ -19,6 +19,7 @@ use crate::clients::{AuditLine, ClientState, Decision};
 use crate::host::{Host, Keep, PreparedTurn, Refusal, Start, TurnEnd, TurnRequest};
 use crate::live::{Live, Reserved, is_failure};
 use crate::metrics::{Metrics, TurnInProgress};
+use crate::room::{MAX_CLIENT_MESSAGES, MAX_MESSAGES, Room, Taken};
 
 /// Maximum number of turns that run at a time. Beyond it the status is 429.
 pub const MAX_TURNS: usize = 1_024;
@@ -28,6 +29,9 @@ const MAX_ALLOWED: usize = 1_024;
 
 /// Maximum time for which a new turn waits for what follows the end of the last one, such as hooks.
 const MAX_FINISHING: Duration = Duration::from_secs(30);
+
+/// Time after which a turn whose messages had no room may have some, in seconds: a turn takes some.
+const RETRY: u64 = 5;
 
 /// Number of entries at the end of a journal that tell whether its last turn is over: hooks add some after its end.
 const TAIL: u64 = 16;
@@ -82,6 +86,8 @@ pub(crate) struct Turns {
     pub(crate) metrics: Arc<Metrics>,
     live: Mutex<HashMap<String, Arc<Live>>>,
     places: Arc<Semaphore>,
+    /// Room for the messages of all turns.
+    messages: Room,
     tasks: Tasks,
     /// Cancelled when the server begins to stop: questions are not answered any more.
     stopping: CancellationToken,
@@ -96,6 +102,7 @@ impl Turns {
             metrics: Arc::default(),
             live: Mutex::default(),
             places: Arc::new(Semaphore::new(MAX_TURNS)),
+            messages: Room::new(MAX_MESSAGES),
             tasks: Tasks::default(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
@@ -220,23 +227,30 @@ impl Turns {
             events: None,
         };
         // The request goes on if the client leaves meanwhile, so that the session is never reserved for nothing.
-        let turns = self.clone();
+        let (turns, state) = (self.clone(), caller.state.clone());
         let id = id.to_owned();
         let begun = self.tasks.spawn(async move {
             let agent = request.agent.clone();
-            let prepared = match turns.host.begin(request).await {
-                Ok(prepared) => {
-                    let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
-                    turns.host.audit(&line.of(&id));
-                    prepared
-                }
-                Err(refusal) => {
-                    turns.refused(&client, &id, &agent, &refusal);
+            let prepared = turns.host.begin(request).await.map_err(|refusal| {
+                turns.refused(&client, &id, &agent, &refusal);
+                Failure::from(refusal)
+            });
+            let prepared = prepared.and_then(|prepared| {
+                let room = turns.noted(&client, &id, &agent, || {
+                    room(&turns.messages, &state, prepared.bytes)
+                })?;
+                Ok((prepared, room))
+            });
+            let (prepared, room) = match prepared {
+                Ok(prepared) => prepared,
+                Err(failure) => {
                     live.release();
                     turns.forget(live, &id);
-                    return Err(refusal);
+                    return Err(failure);
                 }
             };
+            let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
+            turns.host.audit(&line.of(&id));
             live.begin(prepared.events);
             let next = turns.clone();
             turns.tasks.spawn(async move {
@@ -245,22 +259,23 @@ impl Turns {
                 let end = next.run(prepared, sink, cancel, counted).await;
                 next.ended_by_limit(&client, &id, &agent, &end);
                 live.end(&end);
-                drop(place);
+                drop((place, room));
                 next.forget(live, &id);
             });
             Ok(())
         });
         match begun.await {
-            Ok(Some(begun)) => begun.map_err(Failure::from),
+            Ok(Some(begun)) => begun,
             Ok(None) | Err(_) => Err(Failure::failed("the turn could not be started")),
         }
     }
 
-    /// Runs a turn whose events a client waits for; it ends with the future.
+    /// Runs a turn whose events a client waits for; it ends with the future. `body` is the room of the body of the request, which is
+    /// held until the messages have theirs.
     pub(crate) async fn run_for(
         &self,
         state: &ClientState,
-        request: TurnRequest,
+        (request, body): (TurnRequest, Option<OwnedSemaphorePermit>),
         sink: Arc<dyn EventSink>,
         cancel: CancellationToken,
     ) -> Result<TurnEnd, Failure> {
@@ -282,6 +297,10 @@ impl Turns {
             }
         });
         let prepared = begun.inspect_err(|refusal| self.refused(&client, &id, &agent, refusal))?;
+        let _room = self.noted(&client, &id, &agent, || {
+            room(&self.messages, state, prepared.bytes)
+        })?;
+        drop(body);
         let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
         self.host.audit(&line.of(&id));
         let counted = self.metrics.turn("v1", &agent, names);
@@ -438,9 +457,57 @@ async fn reserved(live: &Live, cancel: &CancellationToken) -> bool {
     waited.await.unwrap_or(false)
 }
 
+/// Takes room for the messages of a turn, which it has until it ends.
+fn room(all: &Room, client: &ClientState, bytes: usize) -> Result<[Taken; 2], Failure> {
+    let own = client.messages.try_take(bytes).ok_or_else(|| {
+        let message = format!(
+            "the messages of your turns that run would have more than {MAX_CLIENT_MESSAGES} bytes; wait for the end of one"
+        );
+        Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message).retry_after(RETRY)
+    })?;
+    let all = all.try_take(bytes).ok_or_else(|| {
+        let message = format!(
+            "the messages of all turns that run would have more than {MAX_MESSAGES} bytes; try again"
+        );
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_messages", message).retry_after(RETRY)
+    })?;
+    Ok([own, all])
+}
+
 fn of_outcome(outcome: &TurnOutcome) -> &'static str {
     match is_failure(outcome) {
         true => "failed",
         false => "idle",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::ClientLimits;
+
+    #[test]
+    fn messages_of_running_turns_have_a_total_size() {
+        let all = Room::new(MAX_MESSAGES);
+        let clients = [(); 3].map(|()| ClientState::new(ClientLimits::default()));
+        let [one, other, third] = &clients;
+        let half = MAX_CLIENT_MESSAGES / 2;
+        let first = room(&all, one, half).unwrap();
+        let second = room(&all, one, half).unwrap();
+        let refused = |client: &ClientState| {
+            let failure = room(&all, client, 1).unwrap_err();
+            (failure.status, failure.retry_after)
+        };
+        assert_eq!(refused(one), (StatusCode::TOO_MANY_REQUESTS, Some(RETRY)));
+        // What is larger than all of it runs alone.
+        let large = room(&all, other, MAX_CLIENT_MESSAGES).unwrap();
+        assert_eq!(refused(third), (StatusCode::SERVICE_UNAVAILABLE, Some(RETRY)));
+        drop(first);
+        assert!(room(&all, third, half).is_ok());
+        assert!(room(&all, one, half).is_ok());
+        drop((second, large));
+        assert!(room(&all, third, MAX_MESSAGES).is_ok());
+        // A refused turn takes nothing.
+        assert!(room(&all, other, MAX_CLIENT_MESSAGES).is_ok());
     }
 }

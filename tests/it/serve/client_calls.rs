@@ -196,3 +196,43 @@ fn refused_response_leaves_no_session() {
     refused(json!({"input": "Hi", "previous_response_id": first["id"]}));
     assert_eq!(count(), 1);
 }
+
+#[test]
+fn tools_of_a_client_have_a_total_size_of_patterns() {
+    let user = user(json!([{"text": "Hello."}]));
+    let served = Served::start(&user);
+    let schema = |states: usize| {
+        let pattern = format!("[ab]{{{states}}}");
+        json!({"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}})
+    };
+    let send = |sizes: &[usize], format: Option<usize>| {
+        let tools = sizes.iter().enumerate().map(|(number, states)| {
+            let function = json!({"name": format!("t{number}"), "parameters": schema(*states)});
+            json!({"type": "function", "function": function})
+        });
+        let mut body = json!({"model": "default", "messages": [{"role": "user", "content": "Hi"}]});
+        body["tools"] = tools.collect();
+        if let Some(states) = format {
+            let form = json!({"name": "f", "schema": schema(states)});
+            body["response_format"] = json!({"type": "json_schema", "json_schema": form});
+        }
+        served.post("/v1/chat/completions", &body)
+    };
+    let full = [200_000; 5];
+    let answered = send(&full, None);
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    let more = [&full[..], &[1]].concat();
+    for (refused, tool) in [(send(&more, None), "t5"), (send(&full, Some(1)), "t4")] {
+        let error = &refused.json()["error"];
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        assert_eq!(
+            (&error["param"], &error["type"]),
+            (&json!("tools"), &json!("invalid_request_error"))
+        );
+        let message = error["message"].as_str().unwrap();
+        let told = format!(
+            "the tool `{tool}` cannot be used: with those of the schemas before it, a total pattern size of 1000001"
+        );
+        assert!(message.starts_with(&told), "{message}");
+    }
+}

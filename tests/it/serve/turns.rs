@@ -1,4 +1,8 @@
-//! Turns one after another.
+//! Turns one after another, and at one time.
+
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -83,4 +87,53 @@ fn stopping_server_pauses_a_turn_that_waits_for_an_answer() {
     served.post(&format!("{session}/questions/{id}"), &json!({"choice": "allow"}));
     let (_, all) = served.stream(&session, last, is_finished);
     assert_eq!(all.last().unwrap()["event"]["text"], "Two words.");
+}
+
+/// Reads a stream until its turn runs; the head and what was there instead if the turn is refused.
+fn begun(mut stream: TcpStream) -> Result<TcpStream, String> {
+    let mut seen = String::new();
+    let mut piece = [0; 4_096];
+    while !seen.contains("Wait.") {
+        let read = stream.read(&mut piece).unwrap();
+        if read == 0 {
+            return Err(seen);
+        }
+        seen.push_str(&String::from_utf8_lossy(&piece[..read]));
+    }
+    Ok(stream)
+}
+
+#[test]
+fn large_messages_run_up_to_their_total_size() {
+    let user = user(json!([
+        {"text": "Wait.", "calls": [{"name": "text_count", "arguments": {"text": "a"}}]},
+        {"delay_ms": 600_000, "text": "Late."},
+    ]));
+    let served = Served::start(&user);
+    let headers = served.authorized();
+    let begin = |bytes: usize| {
+        let message = json!({"role": "user", "content": "x".repeat(bytes)});
+        let body = json!({"model": "default", "stream": true, "messages": [message]}).to_string();
+        begun(served.open("POST", "/v1/chat/completions", &headers, &body))
+    };
+    // Four of the largest bodies run at one time. There is no room for another one, and some for small ones.
+    let large = 31 << 20;
+    let mut running: Vec<TcpStream> = (0..4).map(|_| begin(large).unwrap()).collect();
+    let refused = begin(large).unwrap_err();
+    assert!(
+        refused.contains("the messages of your turns that run"),
+        "{refused}"
+    );
+    assert!(refused.contains(r#""type":"rate_limit_error""#), "{refused}");
+    let head = refused.to_ascii_lowercase();
+    assert!(head.contains("retry-after: 5\r\n"), "{refused}");
+    let small = begin(1_000).unwrap();
+    // The end of a turn makes room.
+    running.pop();
+    let mut again = begin(large);
+    while again.is_err() {
+        std::thread::sleep(Duration::from_millis(100));
+        again = begin(large);
+    }
+    drop((running, small, again));
 }

@@ -322,6 +322,7 @@ fn of_schema(error: &SchemaError) -> Text {
         | SchemaError::TooDeep(_)
         | SchemaError::TooMany(_)
         | SchemaError::PatternsTooLarge(_)
+        | SchemaError::TotalTooLarge(_)
         | SchemaError::Json(_)
         | SchemaError::InexactNumber(_)
         | SchemaError::RootNotObject => ours(error),

@@ -3,7 +3,7 @@
 //! A schema is checked once, when its tool is loaded, and is immutable afterwards. It cannot make the host fetch
 //! anything: only references inside the document are resolved.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde::{Serialize, Serializer};
@@ -13,11 +13,14 @@ use crate::{ToolError, json};
 
 mod mismatch;
 mod patterns;
+mod validators;
 mod version;
 mod work;
 
-pub use patterns::MAX_PATTERN_SIZE;
 use patterns::Patterns;
+pub use patterns::{MAX_PATTERN_SIZE, MAX_TOTAL_PATTERN_SIZE, PatternTotal};
+pub use validators::MAX_KEPT;
+use validators::Slot;
 pub use version::{RULES, version_of};
 pub use work::{MAX_CHAIN, MAX_CHECKS};
 
@@ -35,6 +38,12 @@ pub const MAX_SCHEMA_ENTRIES: usize = 2_000;
 /// Maximum size of one compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 16 << 20;
 
+/// Maximum size of what a pattern remembers of its matches, in bytes. The default of the engine is eight times as much.
+const MAX_PATTERN_CACHE: usize = 256 << 10;
+
+/// Memory that a validator takes for each value of its schema, beside twice that of the JSON, in bytes (measured: 214 for `{}`).
+const MEMORY_OF_NODE: u64 = 256;
+
 /// Maximum number of mismatches reported at once: enough to repair a call in one attempt, short enough for a model to
 /// read. All properties that are missing in one object are one mismatch.
 pub const MAX_MISMATCHES: usize = 5;
@@ -46,8 +55,8 @@ pub const MAX_DETAILED: u32 = 20_000;
 /// A checked schema, ready to validate.
 pub struct Schema {
     value: Value,
-    /// Built with the schema, or by the first validation if the schema was checked before.
-    validator: OnceLock<Validator>,
+    /// Its validator is built by the first validation.
+    validator: Slot,
     patterns: Patterns,
 }
 
@@ -67,6 +76,11 @@ pub enum SchemaError {
     /// The patterns exceed [`MAX_PATTERN_SIZE`] in total.
     #[error("a total pattern size of {0} exceeds the limit of {MAX_PATTERN_SIZE}; use fewer repetitions")]
     PatternsTooLarge(usize),
+    /// The patterns of this schema and of those before it exceed [`MAX_TOTAL_PATTERN_SIZE`].
+    #[error(
+        "with those of the schemas before it, a total pattern size of {0} exceeds the limit of {MAX_TOTAL_PATTERN_SIZE}; use fewer repetitions"
+    )]
+    TotalTooLarge(usize),
     /// The text is not JSON.
     #[error("invalid JSON")]
     Json(#[source] Arc<serde_json::Error>),
@@ -110,7 +124,15 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] with the reason.
     pub fn for_arguments(text: &str) -> Result<Self, SchemaError> {
-        let schema = Self::parse(text)?;
+        Self::for_arguments_within(text, &mut PatternTotal::default())
+    }
+
+    /// As [`Schema::for_arguments`], for one of several schemas of the same origin, whose patterns count together.
+    ///
+    /// # Errors
+    /// [`SchemaError`] with the reason.
+    pub fn for_arguments_within(text: &str, total: &mut PatternTotal) -> Result<Self, SchemaError> {
+        let schema = Self::parse_within(text, total)?;
         if schema.value.get("type").and_then(Value::as_str) == Some("object") {
             Ok(schema)
         } else {
@@ -123,6 +145,14 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] with the reason.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
+        Self::parse_within(text, &mut PatternTotal::default())
+    }
+
+    /// As [`Schema::parse`], for one of several schemas of the same origin, whose patterns count together.
+    ///
+    /// # Errors
+    /// [`SchemaError`] with the reason.
+    pub fn parse_within(text: &str, total: &mut PatternTotal) -> Result<Self, SchemaError> {
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLong(text.len()));
         }
@@ -131,7 +161,7 @@ impl Schema {
             let shown: String = number.chars().take(json::MAX_SHOWN_NUMBER).collect();
             return Err(SchemaError::InexactNumber(shown));
         }
-        Self::new(value)
+        Self::new_within(value, total)
     }
 
     /// Checks a schema given as a JSON value.
@@ -139,6 +169,10 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] with the reason.
     pub fn new(value: Value) -> Result<Self, SchemaError> {
+        Self::new_within(value, &mut PatternTotal::default())
+    }
+
+    fn new_within(value: Value, total: &mut PatternTotal) -> Result<Self, SchemaError> {
         let depth = json::depth_of(&value);
         if depth > MAX_SCHEMA_DEPTH {
             return Err(SchemaError::TooDeep(depth));
@@ -157,26 +191,31 @@ impl Schema {
         if patterns.size() > MAX_PATTERN_SIZE {
             return Err(SchemaError::PatternsTooLarge(patterns.size()));
         }
-        let validator = build(&value).map_err(|error| SchemaError::Invalid(Arc::new(error)))?;
-        Ok(Self {
-            value,
-            validator: OnceLock::from(validator),
-            patterns,
-        })
+        total.add(&patterns)?;
+        // Most schemas are never used: nothing is kept for them.
+        build(&value).map_err(|error| SchemaError::Invalid(Arc::new(error)))?;
+        Ok(Self::of_checked(value, patterns))
     }
 
-    /// Parses a schema that [`Schema::parse`] or [`Schema::for_arguments`] has accepted under the same [`RULES`], and
-    /// builds its validator when it is first used. Every value is a mismatch for a schema that they do not accept.
+    /// Parses a schema that [`Schema::parse`] or [`Schema::for_arguments`] has accepted under the same [`RULES`]. Every value is a
+    /// mismatch for a schema that they do not accept.
     ///
     /// # Errors
     /// [`SchemaError::Json`] for a text that is not JSON.
     pub fn parse_checked(text: &str) -> Result<Self, SchemaError> {
         let value: Value = serde_json::from_str(text).map_err(|error| SchemaError::Json(Arc::new(error)))?;
-        Ok(Self {
-            patterns: Patterns::of(&value),
-            validator: OnceLock::new(),
+        let patterns = Patterns::of(&value);
+        Ok(Self::of_checked(value, patterns))
+    }
+
+    fn of_checked(value: Value, patterns: Patterns) -> Self {
+        let bytes = 2 * json::memory_of(&value) + values_in(&value) * MEMORY_OF_NODE;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self {
+            validator: Slot::new(bytes.saturating_add(patterns.memory())),
+            patterns,
             value,
-        })
+        }
     }
 
     /// Returns the schema as JSON.
@@ -210,12 +249,8 @@ impl Schema {
                 "validation against the schema would take too long; send less, or nest it less deeply",
             );
         };
-        let validator = match self.validator.get() {
-            Some(validator) => validator,
-            None => match build(&self.value) {
-                Ok(validator) => self.validator.get_or_init(|| validator),
-                Err(_) => return whole("the schema itself is invalid"),
-            },
+        let Ok(validator) = self.validator.get_or_build(|| build(&self.value)) else {
+            return whole("the schema itself is invalid");
         };
         // Most values are valid, and it takes a fraction of the time to find out only that.
         if validator.is_valid(value) {
@@ -265,8 +300,26 @@ impl Serialize for Schema {
 fn build(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     // The plain regex engine: it runs in linear time, and rejects look-around and back-references.
     jsonschema::draft202012::options()
-        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
+        .with_pattern_options(
+            PatternOptions::regex()
+                .size_limit(MAX_PATTERN_BYTES)
+                .dfa_size_limit(MAX_PATTERN_CACHE),
+        )
         .build(schema)
+}
+
+/// Returns the number of values in a schema.
+fn values_in(schema: &Value) -> u64 {
+    let (mut count, mut open) = (0, vec![schema]);
+    while let Some(value) = open.pop() {
+        count += 1;
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(map) => open.extend(map.values()),
+            _ => {}
+        }
+    }
+    count
 }
 
 /// Returns the number of entries of the longest list or object.
@@ -359,6 +412,22 @@ mod tests {
         // Such a schema is never accepted, and so no cache has it.
         let invalid = Schema::parse_checked(r#"{"type":"objekt"}"#).unwrap();
         assert_eq!(reasons(&invalid, &json!({})), ["the schema itself is invalid"]);
+    }
+
+    #[test]
+    fn size_of_a_validator_counts_values_and_patterns() {
+        let bytes = |value: Value| Schema::new(value).unwrap().validator.bytes();
+        let empty = bytes(json!({"anyOf": [{}]}));
+        assert!(bytes(json!({"anyOf": vec![json!({}); 1_001]})) > empty + 256_000);
+        // A tenth of the memory of all that are kept; `.` has as many states as characters have forms in UTF-8.
+        let (ascii, any) = ("^([a-z]{1000}){60}$", "^.{4000}$");
+        for pattern in [ascii, any] {
+            let bytes = bytes(json!({ "pattern": pattern }));
+            assert!(
+                (MAX_KEPT / 12..MAX_KEPT / 8).contains(&bytes),
+                "{pattern}: {bytes}"
+            );
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub const RULES: u64 = version_of(&[
     env!("CARGO_PKG_VERSION").as_bytes(),
     include_bytes!("mod.rs"),
     include_bytes!("patterns.rs"),
+    include_bytes!("validators.rs"),
     include_bytes!("../json/mod.rs"),
 ]);
 

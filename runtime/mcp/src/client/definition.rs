@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell_core::schema::SchemaError;
+use toolcell_core::schema::{PatternTotal, SchemaError};
 use toolcell_core::tool::Hints;
 use toolcell_core::{Schema, ToolName, ToolSpec};
 
@@ -78,6 +78,8 @@ pub(super) struct Reader<'a> {
     /// True if arguments are sent in headers as well.
     has_headers: bool,
     by_name: BTreeMap<ToolName, Definition>,
+    /// Patterns of all schemas so far.
+    patterns: PatternTotal,
     left_out: Vec<LeftOut>,
     /// Names in `only` that were not listed.
     missing: Vec<String>,
@@ -90,6 +92,7 @@ impl<'a> Reader<'a> {
             options,
             has_headers,
             by_name: BTreeMap::new(),
+            patterns: PatternTotal::default(),
             left_out: Vec::new(),
             missing: options.only.clone().unwrap_or_default(),
             collisions: BTreeSet::new(),
@@ -110,7 +113,8 @@ impl<'a> Reader<'a> {
         if !self.options.offers(remote) {
             return Ok(());
         }
-        let definition = match definition(kind, &tool, remote, self.options, self.has_headers) {
+        let patterns = &mut self.patterns;
+        let definition = match definition(kind, &tool, remote, (self.options, self.has_headers), patterns) {
             Ok(definition) => definition,
             Err(defect) => {
                 self.leave_out(remote, defect);
@@ -170,8 +174,8 @@ fn definition(
     kind: Kind,
     tool: &Value,
     remote: &str,
-    options: &Options,
-    has_headers: bool,
+    (options, has_headers): (&Options, bool),
+    patterns: &mut PatternTotal,
 ) -> Result<Definition, Defect> {
     let text = |key: &str, limit: usize| match &tool[key] {
         Value::Null => Ok(None),
@@ -182,7 +186,7 @@ fn definition(
         }
         _ => Err(format!("its {key} is not a text")),
     };
-    let input = Schema::for_arguments(&tool["inputSchema"].to_string())
+    let input = Schema::for_arguments_within(&tool["inputSchema"].to_string(), patterns)
         .map_err(|error| Defect::of_schema("input", &error))?;
     let headers = match has_headers {
         true => ParamHeader::all(input.as_value())?,
@@ -191,7 +195,7 @@ fn definition(
     let output = match &tool["outputSchema"] {
         Value::Null => None,
         schema => {
-            let schema = Schema::parse(&schema.to_string());
+            let schema = Schema::parse_within(&schema.to_string(), patterns);
             Some(schema.map_err(|error| Defect::of_schema("output", &error))?)
         }
     };
@@ -248,6 +252,7 @@ fn hints(annotations: &Value, is_trusted: bool) -> Hints {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use toolcell_core::schema::{MAX_PATTERN_SIZE, MAX_TOTAL_PATTERN_SIZE};
 
     use super::*;
     use crate::client::resources;
@@ -424,6 +429,27 @@ mod tests {
             let (count, why) = with(key, value);
             assert!(count == 0 && why.starts_with(reason), "{key}: {why}");
         }
+    }
+
+    #[test]
+    fn tools_are_offered_up_to_the_size_of_their_patterns() {
+        let with = |name: &str, states: usize, key: &str| {
+            let mut tool = tool(name);
+            let pattern = format!("[ab]{{{states}}}");
+            tool[key] = json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
+            tool
+        };
+        let mut listed: Vec<Value> = (1..MAX_TOTAL_PATTERN_SIZE / MAX_PATTERN_SIZE)
+            .map(|number| with(&format!("t{number}"), MAX_PATTERN_SIZE, "inputSchema"))
+            .collect();
+        listed.push(with("last", MAX_PATTERN_SIZE - 1, "outputSchema"));
+        listed.extend([with("more", 2, "outputSchema"), with("fits", 1, "inputSchema")]);
+        let (read, left_out) = read(listed, &options()).unwrap();
+        assert_eq!(reasons(&left_out), ["more: its output schema cannot be used"]);
+        let cause = left_out[0].cause.as_deref().unwrap_or_default();
+        assert!(cause.contains("1000001 exceeds the limit of 1000000"), "{cause}");
+        assert_eq!(read.len(), MAX_TOTAL_PATTERN_SIZE / MAX_PATTERN_SIZE + 1);
+        assert!(names(&read).contains(&"srv_last") && names(&read).contains(&"srv_fits"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::schema::SchemaError;
+use toolcell_core::schema::{PatternTotal, SchemaError};
 use toolcell_core::tool::{CallObserver, Hints, LogLine, LogSource};
 use toolcell_core::{Limits, Policy, Schema, ToolName, ToolSpec};
 use wasmtime::Store;
@@ -152,7 +152,10 @@ impl From<Definition> for Stored {
 pub(crate) fn checked(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError> {
     stored
         .into_iter()
-        .map(|definition| convert(definition, Schema::parse_checked, Schema::parse_checked).map(Arc::new))
+        .map(|definition| {
+            let parse = |text: &str, _: &mut PatternTotal| Schema::parse_checked(text);
+            convert(definition, parse, parse, &mut PatternTotal::default()).map(Arc::new)
+        })
         .collect()
 }
 
@@ -166,8 +169,9 @@ pub(crate) fn check(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError
     }
     let mut names = BTreeSet::new();
     let mut specs = Vec::with_capacity(stored.len());
+    let mut patterns = PatternTotal::default();
     for definition in stored {
-        let spec = check_one(definition)?;
+        let spec = check_one(definition, &mut patterns)?;
         if !names.insert(spec.name.clone()) {
             return Err(LoadError::DuplicateTool {
                 name: spec.name.into(),
@@ -191,7 +195,7 @@ pub(crate) fn check_description(tool: &str, description: &str) -> Result<(), Loa
     }
 }
 
-fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
+fn check_one(definition: Stored, patterns: &mut PatternTotal) -> Result<ToolSpec, LoadError> {
     let name = &definition.name;
     let at_most = |field, text: &str, limit| {
         if text.len() > limit {
@@ -212,25 +216,34 @@ fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
         definition.title.as_deref().unwrap_or_default(),
         MAX_TITLE,
     )?;
-    convert(definition, Schema::for_arguments, Schema::parse)
+    convert(
+        definition,
+        Schema::for_arguments_within,
+        Schema::parse_within,
+        patterns,
+    )
 }
+
+/// Parser of a schema whose patterns count together with others.
+type Parse = fn(&str, &mut PatternTotal) -> Result<Schema, SchemaError>;
 
 /// Converts a definition, with these parsers of its schemas.
 fn convert(
     definition: Stored,
-    input: fn(&str) -> Result<Schema, SchemaError>,
-    output: fn(&str) -> Result<Schema, SchemaError>,
+    input: Parse,
+    output: Parse,
+    patterns: &mut PatternTotal,
 ) -> Result<ToolSpec, LoadError> {
     let name = ToolName::new(definition.name).map_err(LoadError::ToolName)?;
     let schema_error = |which| {
         let tool = name.to_string();
         move |source| LoadError::Schema { tool, which, source }
     };
-    let input = input(&definition.input).map_err(schema_error("input"))?;
+    let input = input(&definition.input, patterns).map_err(schema_error("input"))?;
     let output = definition
         .output
         .as_deref()
-        .map(output)
+        .map(|text| output(text, patterns))
         .transpose()
         .map_err(schema_error("output"))?;
     let mut annotations = BTreeMap::new();
@@ -263,6 +276,8 @@ fn convert(
 
 #[cfg(test)]
 mod tests {
+    use toolcell_core::schema::{MAX_PATTERN_SIZE, MAX_TOTAL_PATTERN_SIZE};
+
     use super::*;
 
     fn tool(name: &str) -> Stored {
@@ -338,6 +353,26 @@ mod tests {
             ..annotated(&format!("\"{}\"", "x".repeat(MAX_ANNOTATIONS - 3)))
         };
         assert!(check(vec![longest]).is_ok());
+    }
+
+    #[test]
+    fn patterns_of_all_tools_have_a_total_size() {
+        let with = |number: usize, states: usize| Stored {
+            input: format!(r#"{{"type":"object","properties":{{"a":{{"pattern":"[ab]{{{states}}}"}}}}}}"#),
+            ..tool(&format!("t{number}"))
+        };
+        let count = MAX_TOTAL_PATTERN_SIZE / MAX_PATTERN_SIZE;
+        let all = |last: Option<Stored>| {
+            let full = (0..count).map(|number| with(number, MAX_PATTERN_SIZE));
+            check(full.chain(last).collect())
+        };
+        assert_eq!(all(None).unwrap().len(), count);
+        let error = all(Some(with(count, 1))).unwrap_err().to_string();
+        assert!(error.contains("input schema of the tool `t5`"), "{error}");
+        assert!(matches!(
+            all(Some(with(count, 1))).unwrap_err(),
+            LoadError::Schema { source: SchemaError::TotalTooLarge(size), .. } if size == MAX_TOTAL_PATTERN_SIZE + 1
+        ));
     }
 
     #[test]

@@ -81,6 +81,12 @@ impl Call {
         crate::body::parse(&self.body)
     }
 
+    /// Parses the body, which is freed.
+    pub(crate) fn parse_once<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+        let body = std::mem::take(&mut self.body);
+        crate::body::parse(&body)
+    }
+
     /// Parses the body of a request without members.
     pub(crate) fn parse_nothing(&self) -> Result<(), Failure> {
         #[derive(serde::Deserialize)]

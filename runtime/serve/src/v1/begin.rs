@@ -264,7 +264,7 @@ async fn abandon(server: &Server, call: &Call, agent: &str, session: &str) -> Re
     let ended = server.turns.spawned(async move {
         let sink = Arc::new(|_: &Event| {});
         turns
-            .run_for(&client, request, sink, CancellationToken::new())
+            .run_for(&client, (request, None), sink, CancellationToken::new())
             .await
     });
     ended.await?;

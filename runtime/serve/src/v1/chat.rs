@@ -88,14 +88,14 @@ struct Function {
 }
 
 impl Said {
-    fn add_to(&self, conversation: &mut Conversation) -> Result<(), Failure> {
+    fn add_to(self, conversation: &mut Conversation) -> Result<(), Failure> {
         if self.role == "tool" {
             let id = self.tool_call_id.as_deref();
             let id = id.ok_or_else(|| Failure::invalid("a message of role `tool` has no `tool_call_id`"))?;
             if self.content.is_null() {
                 return Err(Failure::invalid("a message of role `tool` has no `content`"));
             }
-            conversation.result(id, text_of(&self.content)?);
+            conversation.result(id, text_of(self.content)?);
             return Ok(());
         }
         if !self.function_call.is_null() {
@@ -108,7 +108,7 @@ impl Said {
                 "only a message of role `assistant` has `tool_calls`",
             ));
         }
-        conversation.say(&self.role, &self.content)?;
+        conversation.say(&self.role, self.content)?;
         for call in self.tool_calls.iter().flatten() {
             conversation.call(&call.id, &call.function.name, &call.function.arguments);
         }
@@ -134,9 +134,10 @@ impl Chat {
         ])
     }
 
-    fn conversation(&self) -> Result<Conversation, Failure> {
+    /// Takes the messages.
+    fn conversation(&mut self) -> Result<Conversation, Failure> {
         let mut conversation = Conversation::default();
-        for (index, said) in self.messages.iter().enumerate() {
+        for (index, said) in std::mem::take(&mut self.messages).into_iter().enumerate() {
             let added = said.add_to(&mut conversation);
             added.map_err(|failure| failure.in_param(&format!("messages[{index}]")))?;
         }
@@ -175,16 +176,16 @@ pub(super) fn tool_of(function: &Value) -> Result<ClientTool, Failure> {
 
 pub(super) async fn respond(
     server: &Server,
-    call: &Call,
+    call: &mut Call,
     held: Option<OwnedSemaphorePermit>,
     place: OwnedSemaphorePermit,
 ) -> Result<Response<BoxBody>, Failure> {
-    let chat: Chat = call.parse()?;
+    let mut chat: Chat = call.parse_once()?;
     let agent = super::agent(server, call, &chat.model)?;
     chat.check()?;
     let conversation = chat.conversation()?;
     let client_tools = chat.tools()?;
-    let schema = format::schema_of(&chat.response_format, "response_format")?;
+    let schema = format::schema_of(&chat.response_format, "response_format").await?;
     let trailing: Vec<(&str, String)> = (conversation.messages.iter().rev())
         .map_while(|message| match message {
             Message::Tool { call_id, .. } => Some((call_id.as_str(), message.text())),
@@ -219,12 +220,11 @@ pub(super) async fn respond(
         answer: schema,
         events: None,
     };
-    drop(held);
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let form = Form::of(request.answer.is_some(), chat.toolcell);
     let feed = Feed::new(form, None);
-    run(server, call, request, feed.clone(), cancel, false);
+    run(server, call, (request, held), feed.clone(), cancel, false);
     let answer = Answer {
         id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
         session,
@@ -249,7 +249,7 @@ pub(super) async fn respond(
 pub(super) fn run(
     server: &Server,
     call: &Call,
-    request: TurnRequest,
+    (request, held): (TurnRequest, Option<OwnedSemaphorePermit>),
     feed: Arc<Feed>,
     cancel: CancellationToken,
     is_new: bool,
@@ -259,7 +259,7 @@ pub(super) fn run(
     server.turns.spawn(async move {
         let sink: Arc<dyn EventSink> = feed.clone();
         let session = request.session.clone();
-        let end = turns.run_for(&client, request, sink, cancel).await;
+        let end = turns.run_for(&client, (request, held), sink, cancel).await;
         if is_new && end.is_err() {
             // It has no turn, and no client knows of it.
             let _ = turns.host.delete(&session).await;

@@ -42,7 +42,7 @@ impl Conversation {
     }
 
     /// Adds a message with a role and content.
-    pub(super) fn say(&mut self, role: &str, content: &Value) -> Result<(), Failure> {
+    pub(super) fn say(&mut self, role: &str, content: Value) -> Result<(), Failure> {
         match role {
             "system" | "developer" => {
                 let text = text_of(content)?;
@@ -138,7 +138,10 @@ impl Conversation {
 }
 
 /// Returns the text of a content: a string, or parts.
-pub(super) fn text_of(content: &Value) -> Result<String, Failure> {
+pub(super) fn text_of(content: Value) -> Result<String, Failure> {
+    if let Value::String(text) = content {
+        return Ok(text);
+    }
     let mut all = String::new();
     for part in contents(content)? {
         match part {
@@ -149,18 +152,19 @@ pub(super) fn text_of(content: &Value) -> Result<String, Failure> {
     Ok(all)
 }
 
-fn contents(content: &Value) -> Result<Vec<Content>, Failure> {
+/// Reads a content, which is freed part by part: there may be no room for two of it.
+fn contents(content: Value) -> Result<Vec<Content>, Failure> {
     match content {
         Value::Null => Ok(Vec::new()),
-        Value::String(text) => Ok(vec![Content::text(text.as_str())]),
-        Value::Array(parts) => parts.iter().map(part).collect(),
+        Value::String(text) => Ok(vec![Content::text(text)]),
+        Value::Array(parts) => parts.into_iter().map(part).collect(),
         _ => Err(Failure::invalid(
             "the content of a message is a string or an array of parts",
         )),
     }
 }
 
-fn part(part: &Value) -> Result<Content, Failure> {
+fn part(part: Value) -> Result<Content, Failure> {
     let kind = part["type"].as_str().unwrap_or_default();
     match kind {
         "text" | "input_text" | "output_text" | "refusal" => {
@@ -204,10 +208,10 @@ mod tests {
     #[test]
     fn content_is_a_text_or_parts_and_no_url_is_fetched() {
         let mut conversation = Conversation::default();
-        conversation.say("system", &json!("Be brief.")).unwrap();
+        conversation.say("system", json!("Be brief.")).unwrap();
         let picture = json!({"type": "image_url", "image_url": {"url": "data:Image/PNG;a=b;base64,AAAA"}});
         conversation
-            .say("user", &json!([{"type": "text", "text": "hi"}, picture]))
+            .say("user", json!([{"type": "text", "text": "hi"}, picture]))
             .unwrap();
         assert_eq!(conversation.instructions, "Be brief.");
         let [Message::User { content }] = conversation.messages.as_slice() else {
@@ -224,9 +228,9 @@ mod tests {
             json!([1]),
             json!(1),
         ] {
-            conversation.say("user", &wrong).unwrap_err();
+            conversation.say("user", wrong).unwrap_err();
         }
-        conversation.say("robot", &json!("x")).unwrap_err();
+        conversation.say("robot", json!("x")).unwrap_err();
     }
 
     #[test]

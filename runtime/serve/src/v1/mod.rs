@@ -151,7 +151,7 @@ fn message_of(failure: &Failure) -> String {
 /// Answers a request of `/v1`.
 pub(crate) async fn respond(
     server: &Server,
-    call: Call,
+    mut call: Call,
     held: Option<OwnedSemaphorePermit>,
     place: OwnedSemaphorePermit,
 ) -> Result<Response<BoxBody>, Failure> {
@@ -168,8 +168,8 @@ pub(crate) async fn respond(
             let agent = agent(server, &call, &crate::api::part(name)?)?;
             Ok(answer::ok(&model(&agent)))
         }
-        ["chat", "completions"] => chat::respond(server, &call, held, place).await,
-        ["responses"] => responses::respond(server, &call, held, place).await,
+        ["chat", "completions"] => chat::respond(server, &mut call, held, place).await,
+        ["responses"] => responses::respond(server, &mut call, held, place).await,
         ["responses", id] => {
             if crate::api::param(&call.query, "stream")?.is_some_and(|stream| stream != "false") {
                 let message = "`stream` is not supported: a stored response is read as a whole";

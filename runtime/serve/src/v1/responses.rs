@@ -85,22 +85,22 @@ impl Wanted {
         ])
     }
 
-    /// Reads the input, and the results of calls in it.
-    fn conversation(&self) -> Result<(Conversation, Vec<(String, String)>), Failure> {
+    /// Takes the input, and the results of calls in it.
+    fn conversation(&mut self) -> Result<(Conversation, Vec<(String, String)>), Failure> {
         let mut conversation = Conversation::default();
         if let Some(instructions) = &self.instructions {
             conversation.instruct(instructions);
         }
         let mut results = Vec::new();
-        let items = match &self.input {
+        let items = match self.input.take() {
             Value::String(text) => {
-                conversation.messages.push(Message::user(text.as_str()));
+                conversation.messages.push(Message::user(text));
                 return Ok((conversation, results));
             }
             Value::Array(items) => items,
             _ => return Err(Failure::invalid("`input` is a string or an array of items").param("input")),
         };
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.into_iter().enumerate() {
             let added = add_item(&mut conversation, &mut results, item);
             added.map_err(|failure| failure.in_param(&format!("input[{index}]")))?;
         }
@@ -132,8 +132,10 @@ impl Wanted {
 fn add_item(
     conversation: &mut Conversation,
     results: &mut Vec<(String, String)>,
-    item: &Value,
+    mut item: Value,
 ) -> Result<(), Failure> {
+    let mut take = |name: &str| item.get_mut(name).map(Value::take).unwrap_or_default();
+    let (content, output) = (take("content"), take("output"));
     let text = |name: &str| {
         let text = item[name].as_str();
         text.ok_or_else(|| Failure::invalid(format!("an item of `input` has no `{name}`")))
@@ -148,12 +150,11 @@ fn add_item(
         }
     };
     match kind {
-        "message" => conversation.say(text("role")?, &item["content"])?,
+        "message" => conversation.say(text("role")?, content)?,
         "function_call" => conversation.call(text("call_id")?, text("name")?, text("arguments")?),
         "function_call_output" => {
-            let output = match &item["output"] {
+            let output = match output {
                 Value::Null => return Err(Failure::invalid("an item of `input` has no `output`")),
-                Value::String(output) => output.clone(),
                 output => super::messages::text_of(output)?,
             };
             results.push((text("call_id")?.to_owned(), output.clone()));
@@ -173,17 +174,17 @@ fn add_item(
 
 pub(super) async fn respond(
     server: &Server,
-    call: &Call,
+    call: &mut Call,
     held: Option<OwnedSemaphorePermit>,
     place: OwnedSemaphorePermit,
 ) -> Result<Response<BoxBody>, Failure> {
-    let mut wanted: Wanted = call.parse()?;
+    let mut wanted: Wanted = call.parse_once()?;
     let agent = super::agent(server, call, &wanted.model)?;
     wanted.check()?;
     references::resolve(server, call, &mut wanted.input).await?;
     let (conversation, results) = wanted.conversation()?;
     let client_tools = wanted.tools()?;
-    let schema = format::schema_of(&wanted.text["format"], "text.format")?;
+    let schema = format::schema_of(&wanted.text["format"], "text.format").await?;
     let is_stored = wanted.store != Some(false);
     let checked = conversation.check_results("input");
     let instructions = conversation.instructions;
@@ -226,12 +227,11 @@ pub(super) async fn respond(
         results: begin.results,
         answer: schema,
     };
-    drop(held);
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
     let form = Form::of(request.answer.is_some(), wanted.toolcell);
     let feed = Feed::new(form, begin.beginning);
-    run(server, call, request, feed.clone(), cancel, begin.is_new);
+    run(server, call, (request, held), feed.clone(), cancel, begin.is_new);
     let id = ResponseId {
         session: begin.session,
         turn: begin.events,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use serde::Serialize as _;
 use toolcell_agent::Session;
 use toolcell_core::Message;
 
@@ -63,12 +64,28 @@ impl<T> Waiting<T> {
     }
 }
 
+/// Counts bytes, and keeps none.
+struct Counted(usize);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Returns the size of messages as JSON, in bytes.
-fn size<'a>(messages: impl IntoIterator<Item = &'a Message>) -> usize {
-    let sizes = messages
-        .into_iter()
-        .map(|message| serde_json::to_vec(message).map_or(0, |json| json.len()));
-    sizes.sum()
+pub(super) fn size<'a>(messages: impl IntoIterator<Item = &'a Message>) -> usize {
+    let mut counted = Counted(0);
+    for message in messages {
+        // The writer cannot fail.
+        _ = message.serialize(&mut serde_json::Serializer::new(&mut counted));
+    }
+    counted.0
 }
 
 impl Held {

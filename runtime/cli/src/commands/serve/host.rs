@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use toolcell_agent::budget::Spent;
 use toolcell_agent::{Agent, AgentBuilder, LoopState};
+use toolcell_core::schema::PatternTotal;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{ApprovalRequest, BoxFuture, Message, SessionStore, StoreError};
 use toolcell_mcp::client::end_all_processes;
@@ -19,7 +20,7 @@ use toolcell_store::{SqliteSessions, without_case};
 use super::audit::Audit;
 use super::clients::Daily;
 use super::describe;
-use super::held::Held;
+use super::held::{Held, size};
 use super::ledger::{self, Ledger};
 use super::scratch::ScratchDirectories;
 use super::turn::{self, ClientTools, Meter, WebApprover};
@@ -166,13 +167,15 @@ impl AgentHost {
         let daily = self.daily.get(&request.client).copied().unwrap_or_default();
         let reserved = self.ledger.reserve(&request.client, daily, ledger::now())?;
         let mut builder = self.builder(&request.client, &request.agent)?;
+        let patterns = request.answer.as_ref().map(PatternTotal::of);
         if let Some(schema) = request.answer {
             builder = builder.answer_schema(schema);
         }
         if !request.instructions.is_empty() {
             builder = builder.further_instructions(&request.instructions);
         }
-        let mut tools = ClientTools::new(&request.client_tools, &builder)?;
+        let mut tools =
+            ClientTools::read(request.client_tools, patterns.unwrap_or_default(), &builder).await?;
         let file = saved_approvals::file(&self.environment);
         let saved = file.map(|file| saved_approvals::read(&file).unwrap_or_default());
         let is_stored = matches!(request.keep, Keep::Stored);
@@ -262,8 +265,14 @@ impl AgentHost {
             agent.policy().budget.prices,
             &session,
         );
+        let message = match &start {
+            toolcell_agent::TurnStart::Message(message) => Some(message),
+            _ => None,
+        };
+        let messages = session.messages().iter().map(AsRef::as_ref);
         Ok(PreparedTurn {
             events,
+            bytes: size(messages.chain(message)),
             run: Box::new(move |sink, cancel| {
                 Box::pin(turn::run(
                     session,

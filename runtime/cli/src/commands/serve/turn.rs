@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::machine::Stage;
 use toolcell_agent::{AgentBuilder, ApprovalCause, ApprovalRequest, Approver, Decision, Session, TurnStart};
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::{Prices, Usage};
+use toolcell_core::schema::PatternTotal;
 use toolcell_core::tool::{CallContext, Hints, ToolName};
 use toolcell_core::{BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec};
 use toolcell_serve::{Asker, CallPlace, ClientCall, ClientTool, Refusal, Start, TurnEnd};
@@ -21,6 +23,11 @@ use super::ledger::{self, Ledger, Reserved, Used};
 use crate::approval::saved_approvals::SavedApproval;
 use crate::approval::terminal::Known;
 use crate::session::in_use::Mark;
+
+/// Maximum number of requests whose tools are checked at a time, which can take a second each. Others wait.
+const MAX_CHECKED: usize = 2;
+
+static CHECKED: Semaphore = Semaphore::const_new(MAX_CHECKED);
 
 /// Reason of a refusal for the model.
 const NO_USER: &str = "no user can be asked";
@@ -52,8 +59,33 @@ struct OfClient {
 }
 
 impl ClientTools {
+    /// Reads the tools of a client, as [`ClientTools::new`], on a thread that may take its time. `patterns` are those of other
+    /// schemas of the request.
+    pub(super) async fn read(
+        wanted: Vec<ClientTool>,
+        patterns: PatternTotal,
+        builder: &AgentBuilder,
+    ) -> Result<Self, Refusal> {
+        if wanted.is_empty() {
+            return Self::new(&wanted, patterns, builder);
+        }
+        let builder = builder.clone();
+        // The semaphore is never closed.
+        let place = CHECKED.acquire().await.ok();
+        let read = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            Self::new(&wanted, patterns, &builder)
+        });
+        let failed = |_| Err(Refusal::Failed("the tools could not be checked".into()));
+        read.await.unwrap_or_else(failed)
+    }
+
     /// Reads the tools of a client. One with the name of a tool of the agent, or of a control tool, is left out.
-    pub(super) fn new(wanted: &[ClientTool], builder: &AgentBuilder) -> Result<Self, Refusal> {
+    fn new(
+        wanted: &[ClientTool],
+        mut patterns: PatternTotal,
+        builder: &AgentBuilder,
+    ) -> Result<Self, Refusal> {
         let mut tools: Vec<Arc<ToolSpec>> = Vec::new();
         for tool in wanted {
             let wrong = |error: &dyn std::fmt::Display| {
@@ -61,7 +93,8 @@ impl ClientTools {
                 Refusal::InvalidTool(format!("the tool `{name}` cannot be used: {error}"))
             };
             let name = ToolName::new(tool.name.as_str()).map_err(|error| wrong(&error))?;
-            let schema = Schema::for_arguments(&tool.schema.to_string()).map_err(|error| wrong(&error))?;
+            let schema = Schema::for_arguments_within(&tool.schema.to_string(), &mut patterns);
+            let schema = schema.map_err(|error| wrong(&error))?;
             let is_known = tools.iter().any(|known| known.name == name) || builder.has_name(name.as_str());
             if !is_known {
                 tools.push(Arc::new(ToolSpec {
@@ -135,7 +168,7 @@ impl ClientTools {
             })
             .collect();
         let known = self.tools.len();
-        let further = Self::new(&missing, builder)?;
+        let further = Self::new(&missing, PatternTotal::default(), builder)?;
         self.tools.extend(further.tools);
         Ok(self.tools.len() > known)
     }
