@@ -130,11 +130,10 @@ impl PatternTotal {
 /// Estimates the size of a pattern, in the form in which the validator compiles it: `\w` is an ASCII character.
 fn size_of(pattern: &str) -> Size {
     let compiled = jsonschema_regex::to_rust_regex(pattern);
-    let parsed = compiled.map(|compiled| regex_syntax::parse(&compiled));
-    match parsed {
-        Ok(Ok(hir)) => Size::of(&hir),
-        _ => UNKNOWN,
-    }
+    let parsed = compiled
+        .ok()
+        .and_then(|compiled| regex_syntax::parse(&compiled).ok());
+    parsed.map_or(UNKNOWN, |hir| Size::of(&hir))
 }
 
 impl Size {
