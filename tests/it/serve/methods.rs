@@ -13,7 +13,7 @@ fn method_is_judged_before_the_content_type() {
     let document: Value = served.get("/openapi.json").json();
     let mut paths: Vec<(String, Vec<String>)> = Vec::new();
     for (route, operations) in document["paths"].as_object().unwrap() {
-        let path = route.replace('{', "").replace('}', "");
+        let path = route.replace(['{', '}'], "");
         let mut methods: Vec<String> = operations
             .as_object()
             .unwrap()

@@ -84,7 +84,7 @@ impl BuildContext<'_> {
             Some("rustup") if !is_there("cargo") => Some("install Rust from https://rustup.rs"),
             _ => None,
         };
-        let files = Text::join(names.iter().map(|name| text!("`{}`", Own(*name))), " or ");
+        let files = Text::join(names.iter().map(|name| text!("`{}`", Own(name))), " or ");
         let places = OWN_DIRS.map(|dir| text!("`{}` of the tool", Own(dir)));
         let active = self
             .environment
