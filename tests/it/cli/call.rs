@@ -320,12 +320,12 @@ fn file_name_that_is_not_utf8_hides_no_other_file() {
         (
             "files_list",
             r#"{"glob": "none"}"#,
-            "directory whose name is not UTF-8",
+            "3 entries have names that are not UTF-8",
         ),
         (
             "files_search",
             r#"{"pattern": "x", "glob": "none"}"#,
-            "1 entry has a name that is not UTF-8",
+            "3 entries have names that are not UTF-8",
         ),
     ] {
         let seen = user.run(&["call", tool, arguments, "--grant", "read=."]).ended(0);

@@ -43,16 +43,19 @@ pub(crate) fn files_list(
     };
     let mut listed = String::new();
     let (mut files, mut directories) = (0_usize, 0_usize);
+    let mut unreachable = 0;
     let walked = Walk { depth, all }.visit(Path::new(&path), &mut |entry| {
         match (&pattern, entry.kind) {
-            (Some(pattern), Kind::File | Kind::Other | Kind::Unreachable { is_directory: false })
-                if !pattern.matches(&entry.relative) =>
-            {
+            (Some(pattern), Kind::Unreachable) if !pattern.matches(&entry.relative) => {
+                unreachable += 1;
+                return Ok(true);
+            }
+            (Some(pattern), Kind::File | Kind::Other) if !pattern.matches(&entry.relative) => {
                 return Ok(true);
             }
             (Some(_), Kind::Directory) => return Ok(true),
             (None, Kind::Directory) => directories += 1,
-            (_, Kind::File | Kind::Other | Kind::Unreachable { .. }) => files += 1,
+            (_, Kind::File | Kind::Other | Kind::Unreachable) => files += 1,
         }
         if files + directories <= MAX_LISTED {
             let name = match entry.kind {
@@ -63,13 +66,7 @@ pub(crate) fn files_list(
                 Kind::Directory => writeln!(listed, "{name}"),
                 Kind::File => writeln!(listed, "{name}\t{}", entry.size),
                 Kind::Other => writeln!(listed, "{name}\t(link or special file)"),
-                Kind::Unreachable { is_directory: false } => {
-                    writeln!(listed, "{name}\t(name is not UTF-8, cannot be opened)")
-                }
-                Kind::Unreachable { is_directory: true } => writeln!(
-                    listed,
-                    "{name}\t(directory whose name is not UTF-8; what is in it cannot be listed)"
-                ),
+                Kind::Unreachable => writeln!(listed, "{name}\t(name is not UTF-8, cannot be opened)"),
             };
         }
         Ok(true)
@@ -93,6 +90,18 @@ pub(crate) fn files_list(
         )),
         (0, None) => listed.push_str(&format!("{} is empty.\n", show::quoted(&path))),
         _ => {}
+    }
+    match unreachable {
+        0 => {}
+        1 => listed.push_str(
+            "[1 entry has a name that is not UTF-8; if it is a directory, what is in it cannot be listed]\n",
+        ),
+        n => {
+            let _ = writeln!(
+                listed,
+                "[{n} entries have names that are not UTF-8; what is in directories among them cannot be listed]"
+            );
+        }
     }
     if walked.left_out > 0 {
         let entries = if walked.left_out == 1 {

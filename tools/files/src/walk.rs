@@ -53,10 +53,8 @@ pub(crate) enum Kind {
     File,
     /// A link, which is not followed, or a special file.
     Other,
-    /// Something whose name is not UTF-8, so that it cannot be opened. What is in a directory stays unknown.
-    Unreachable {
-        is_directory: bool,
-    },
+    /// Something whose name is not UTF-8, so that it cannot be opened, and it is not known if it is a directory.
+    Unreachable,
 }
 
 impl Walk {
@@ -145,15 +143,13 @@ impl Walk {
         for entry in entries {
             let name = entry.file_name();
             let kind = match entry.file_type() {
-                kind if files::has_invalid_name(&entry) => Kind::Unreachable {
-                    is_directory: kind.is_ok_and(|kind| kind.is_dir()),
-                },
+                _ if files::has_invalid_name(&entry) => Kind::Unreachable,
                 Ok(kind) if kind.is_dir() => Kind::Directory,
                 Ok(kind) if kind.is_file() => Kind::File,
                 _ => Kind::Other,
             };
             let name = match kind {
-                Kind::Unreachable { .. } => show::name(&name).into_owned(),
+                Kind::Unreachable => show::name(&name).into_owned(),
                 _ => name.to_string_lossy().into_owned(),
             };
             let relative = format!("{prefix}{name}");
