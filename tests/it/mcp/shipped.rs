@@ -193,7 +193,7 @@ fn names_that_models_guess_are_accepted() {
         json!({"path": "a.txt", "file_path": "b.txt"}),
     );
     assert!(
-        text(&both).contains("there is no parameter `file_path`"),
+        text(&both).contains("`path` and `file_path` are names of the same parameter"),
         "{both}"
     );
     let list = client.ask(id + 2, "tools/list", json!({})).to_string();
