@@ -42,7 +42,7 @@ BUNDLED = {
 }
 #: Formatters and linters that come with a toolchain: what `tool new` wrote passes them as it is.
 LINTERS = {
-    "rust": ["cargo fmt --all --check", "cargo clippy --quiet --all-targets --target wasm32-wasip2 -- -D warnings"],
+    "rust": ["cargo fmt --check", "cargo clippy --quiet --all-targets --target wasm32-wasip2 -- -D warnings"],
     "python": ["pip wheel --quiet --no-deps --wheel-dir build/wheels ."],
     "zig": ["$(command -v zig || command -v python-zig) fmt --check src toolcell"],
     "go": ['test -z "$("$(go env GOROOT)/bin/gofmt" -l .)"', "go vet ./..."],
