@@ -49,7 +49,7 @@ impl PastArguments {
 
     /// Returns the arguments of the next call. Those for which no memory is left are one text in an object. The calls before keep
     /// theirs, so that the beginning of a request stays the same for caches.
-    pub(crate) fn next(&mut self, text: &str) -> Map<String, Value> {
+    pub(crate) fn object_of(&mut self, text: &str) -> Map<String, Value> {
         match self.memory_left.checked_sub(memory_of_text(text)) {
             Some(left) => {
                 self.memory_left = left;
@@ -142,7 +142,7 @@ mod tests {
             (&third, false),
             (&small, true),
         ] {
-            let sent = past.next(text);
+            let sent = past.object_of(text);
             assert_eq!(sent.contains_key("a"), is_object);
             let as_text = (!is_object).then(|| json!(text));
             assert_eq!(sent.get("arguments_as_text"), as_text.as_ref());

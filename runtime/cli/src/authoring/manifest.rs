@@ -30,7 +30,7 @@ pub(crate) struct Manifest {
     /// Parts of WASI that the tool uses. Rust imports what it uses by itself.
     #[serde(default)]
     pub(crate) wasi: Vec<Wasi>,
-    /// What users read before they add the tool.
+    /// Version of the package, shown to users before they add it.
     #[serde(default)]
     version: Option<String>,
     #[serde(default)]

@@ -211,7 +211,7 @@ fn assistant(parts: &[Part], with_reasoning: bool, past: &mut PastArguments) -> 
                 "type": "tool_use",
                 "id": sanitize::id(&call.id, MAX_ID_BYTES),
                 "name": sanitize::name(&call.name),
-                "input": past.next(&call.arguments),
+                "input": past.object_of(&call.arguments),
             })),
         })
         .collect()

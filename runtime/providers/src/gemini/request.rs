@@ -197,7 +197,7 @@ fn model(parts: &[Part], past: &mut PastArguments) -> Vec<Value> {
                 let kept = opaque::for_wire(WIRE, &call.opaque);
                 let mut function = json!({
                     "name": sanitize::name(&call.name),
-                    "args": past.next(&call.arguments),
+                    "args": past.object_of(&call.arguments),
                 });
                 if let Some(id) = kept.and_then(|kept| kept.get("id")) {
                     function["id"] = id.clone();

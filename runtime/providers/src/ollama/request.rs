@@ -144,7 +144,7 @@ fn assistant(parts: &[Part], past: &mut PastArguments) -> Value {
                 "function": {
                     "index": calls.len(),
                     "name": sanitize::name(&call.name),
-                    "arguments": past.next(&call.arguments),
+                    "arguments": past.object_of(&call.arguments),
                 },
             })),
         }
