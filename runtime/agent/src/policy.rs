@@ -121,7 +121,8 @@ pub enum NoCall {
     /// The turn ends.
     #[default]
     End,
-    /// A reminder after this many answers without a call in a row.
+    /// A reminder after this many answers without a call in a row. Each one counts as an error for
+    /// [`LoopPolicy::error_breaker`].
     Nudge {
         /// Number of answers.
         after: u32,

@@ -97,6 +97,8 @@ pub use load::compile::{
 };
 pub use load::complexity::{ComplexityLimit, MAX_CORE_INSTANCES};
 pub use load::imports::{Ability, Import};
-pub use program::service::{AccessRecord, PROGRAM_BUFFER, RunningCell, RunningProgram, StartProgramError};
+pub use program::service::{
+    AccessRecord, PROGRAM_BUFFER, ProgramStream, RunningCell, RunningProgram, StartProgramError,
+};
 pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics, TrustedComponent};
 pub use typed::{LeftOut, NO_DESCRIPTION};

@@ -235,18 +235,23 @@ export const checks = {
   },
 
   async "new text below"(t) {
+    t.model.hold(0.85);
     const page = await session(t, "Answer slowly");
     await page.waitForSelector(".item.answer li:nth-child(12)");
     await page.setViewportSize({ width: 1280, height: 400 });
     await page.locator(".scroll").hover();
     await page.mouse.wheel(0, -3000);
+    await page.waitForFunction(() => document.querySelector(".scroll").scrollTop === 0);
+    t.model.hold(0.95);
     await page.waitForSelector(".new-below:not([hidden])");
     assert.equal(await page.locator(ENDS).count(), 0, "it is told while the answer grows");
+    t.model.hold(1);
     await page.locator(".new-below").click();
     await ended(page);
   },
 
   async "cancel"(t) {
+    t.model.hold(0.6);
     const page = await session(t, "Answer slowly");
     await page.waitForSelector(".item.answer h3");
     await page.locator(".scroll").focus();
@@ -258,11 +263,13 @@ export const checks = {
   },
 
   async "broken connection"(t) {
+    t.model.hold(0.6);
     const page = await session(t, "Answer slowly");
     await page.waitForSelector(".item.answer h3");
     await page.fill("textarea", "typed meanwhile");
     t.server.cut();
     await page.waitForSelector("#connection:has-text('connection lost')");
+    t.model.hold(1);
     t.server.mend();
     await page.getByRole("button", { name: "retry now" }).click();
     await ended(page);
@@ -274,10 +281,12 @@ export const checks = {
   },
 
   async "reload in the middle"(t) {
+    t.model.hold(0.6);
     const page = await session(t, "Answer slowly");
     await page.waitForSelector(".item.answer h3");
     await page.reload();
     await page.waitForSelector(".item.answer h3");
+    t.model.hold(1);
     await ended(page);
     assert.equal(await page.locator(".item.answer").count(), 1);
     assert.equal(await page.locator(".item.user").count(), 1);
@@ -288,9 +297,11 @@ export const checks = {
   },
 
   async "killed server"(t) {
+    t.model.hold(0.6);
     const page = await session(t, "Answer slowly");
     await page.waitForSelector(".item.answer h3");
     await t.server.kill();
+    t.model.hold(1);
     await page.waitForSelector("#connection:has-text('connection lost')");
     await t.server.start();
     await page.getByRole("button", { name: "retry now" }).click({ timeout: 2000 }).catch(() => {});
@@ -518,14 +529,17 @@ export const checks = {
     // What Chromium counts as good for a whole page.
     assert.ok(shifted < 0.1, `layout shift ${shifted}`);
     // The user reads above, and the text does not move on its own.
+    t.model.hold(0.5);
     await send(page, "Answer slowly");
     await page.waitForFunction(() => document.querySelectorAll(".item.answer").length === 2);
     await page.locator(".scroll").hover();
     await page.mouse.wheel(0, -400);
+    t.model.hold(0.9);
     await page.waitForSelector(".new-below:visible");
     const top = await page.locator(".scroll").evaluate((scroller) => scroller.scrollTop);
     await page.waitForTimeout(500);
     assert.equal(await page.locator(".scroll").evaluate((scroller) => scroller.scrollTop), top);
+    t.model.hold(1);
     await page.click(".new-below");
     await ended(page, 2);
   },

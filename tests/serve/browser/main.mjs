@@ -71,6 +71,7 @@ for (const [name, check] of Object.entries(checks)) {
     },
   };
   problems.length = 0;
+  model.hold(1);
   try {
     await check(t);
     if (problems.length) throw new Error(problems.join("\n"));

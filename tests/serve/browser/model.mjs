@@ -59,9 +59,11 @@ function textOf(content) {
   return (content || []).filter((part) => part.type === "text").map((part) => part.text).join("\n");
 }
 
-/** Starts the server: `{ url, requests, close }`. `beacon` is an address that nothing may reach. */
+/** Starts the server: `{ url, requests, hold, close }`. `beacon` is an address that nothing may reach. */
 export async function startModel(beacon) {
   const requests = [];
+  // Share of a slow answer that is sent: a check that acts in the middle of one does not depend on how quick it is.
+  let share = 1;
   const server = http.createServer(async (request, response) => {
     let body = "";
     for await (const piece of request) body += piece;
@@ -76,6 +78,7 @@ export async function startModel(beacon) {
       for (let at = 0; at < all.length && !response.destroyed; at += size) {
         send({ content: all.slice(at, at + size) });
         if (pause) await sleep(pause);
+        while (pause && at > all.length * share && !response.destroyed) await sleep(20);
       }
       send({}, "stop");
     };
@@ -103,5 +106,5 @@ export async function startModel(beacon) {
     response.end("data: [DONE]\n\n");
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return { url: `http://127.0.0.1:${server.address().port}/v1`, requests, close: () => server.close() };
+  return { url: `http://127.0.0.1:${server.address().port}/v1`, requests, hold: (until) => { share = until; }, close: () => server.close() };
 }

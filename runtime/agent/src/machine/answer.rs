@@ -190,12 +190,21 @@ impl Step<'_> {
                     Some(reason) => format!("{error}: {reason}"),
                     None => error.to_owned(),
                 };
+                let times = times.saturating_mul(self.answers_per_reminder(kind));
                 self.finish(TurnOutcome::Failing { error, times });
             }
             _ => {
                 self.remind(kind, text, stored);
                 self.go_on();
             }
+        }
+    }
+
+    /// Number of answers for each reminder of a kind.
+    fn answers_per_reminder(&self, kind: ReminderKind) -> u32 {
+        match self.machine.policy.no_call {
+            NoCall::Nudge { after } if kind == ReminderKind::NoToolCall => after.max(1),
+            _ => 1,
         }
     }
 

@@ -1,9 +1,14 @@
 //! Programs that run on, such as servers on standard input and output: one cell from the start to the end of the program.
 
 use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use toolcell_core::tool::CallObserver;
 use toolcell_core::{Policy, Receipt, Secrets, ToolError};
@@ -27,13 +32,73 @@ const BUFFERS: u64 = 4 * PROGRAM_BUFFER as u64;
 #[derive(Debug)]
 pub struct RunningProgram {
     /// Its standard output to read, and its standard input to write. Both end with the program.
-    pub stream: DuplexStream,
+    pub stream: ProgramStream,
     /// Its cell.
     pub cell: RunningCell,
     /// Record of its hosts, files, buckets and denials.
     pub accessed: AccessRecord,
     /// Its exit code, once it ended by itself.
     pub exit_code: Arc<OnceLock<i32>>,
+}
+
+/// Standard output and input of a running program. Their end is seen after the record of the program is complete.
+#[derive(Debug)]
+pub struct ProgramStream {
+    pipe: DuplexStream,
+    /// For the side that reads and the side that writes, which can wait in two tasks.
+    over: [Over; 2],
+}
+
+/// Ends with the task of a program.
+#[derive(Debug)]
+struct Over(Option<oneshot::Receiver<()>>);
+
+impl Over {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(over) = &mut self.0 {
+            // Nothing is ever sent: an error is the end.
+            _ = ready!(Pin::new(over).poll(context));
+            self.0 = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for ProgramStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.pipe).poll_read(context, buffer));
+        if buffer.filled().len() == before && buffer.remaining() > 0 {
+            ready!(self.over[0].poll(context));
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for ProgramStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.pipe).poll_write(context, bytes));
+        if written.is_err() {
+            ready!(self.over[1].poll(context));
+        }
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(context)
+    }
 }
 
 /// Cell of a program. Dropping it ends the program.
@@ -134,12 +199,14 @@ impl Component {
             .map_err(|_| StartProgramError::TooMany)?;
         let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
         let egress = loaded.base.egress(&policy, bound);
-        let (stream, guest) = tokio::io::duplex(PROGRAM_BUFFER);
+        let (pipe, guest) = tokio::io::duplex(PROGRAM_BUFFER);
+        let [(read, read_over), (written, write_over)] = [oneshot::channel::<()>(), oneshot::channel()];
         let accessed = AccessRecord::default();
         let record = accessed.clone();
         let exit_code = Arc::new(OnceLock::new());
         let exited = exit_code.clone();
         let running = async move {
+            let _over = (read, written);
             let _lasting = lasting;
             let Code::Program(pre) = &loaded.code else { return };
             let request = CellRequest {
@@ -172,7 +239,10 @@ impl Component {
             observer.receipt(ended.receipt);
         };
         Ok(RunningProgram {
-            stream,
+            stream: ProgramStream {
+                pipe,
+                over: [Over(Some(read_over)), Over(Some(write_over))],
+            },
             cell: RunningCell {
                 task: tokio::spawn(running),
                 accessed: accessed.clone(),

@@ -367,6 +367,21 @@ async fn w11_two_answers_without_a_call_get_a_reminder() {
 }
 
 #[tokio::test]
+async fn w11_end_after_many_answers_without_a_call_counts_them() {
+    let script = Script::new((0..12).map(|_| Say::Text("Let me think.")));
+    let agent = agent(&script).tool(tool("idle", |_| Ok(String::new())));
+    let mut session = agent.policy(preset::task()).build().unwrap().session();
+    let report = session.ask("Go").await.unwrap();
+    assert!(
+        matches!(&report.outcome, TurnOutcome::Failing { times: 10, error } if error == "an answer without a call"),
+        "{:?}",
+        report.outcome
+    );
+    // Five reminders, each after two answers.
+    script.assert_asked(10);
+}
+
+#[tokio::test]
 async fn w14_session_can_be_restored_after_every_event() {
     let script = Script::new([call("1", "t", &json!({})), complete(1)]);
     let echo = || tool("t", |_| Ok("ok".into()));
