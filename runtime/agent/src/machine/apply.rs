@@ -177,8 +177,14 @@ impl LoopState {
                 }
             }
             Event::ResultsPruned { calls, .. } => self.prune(calls),
-            Event::TurnFinished { wall_ms, .. } => {
+            Event::TurnFinished {
+                usage,
+                wall_ms,
+                cost_micros,
+                ..
+            } => {
                 self.turn = None;
+                (self.finished_usage).add_turn(&mut self.finished_cost, *usage, *cost_micros);
                 self.spent.wall_ms = self.spent.wall_ms.saturating_add(*wall_ms);
             }
             _ => {}

@@ -37,6 +37,12 @@ pub struct LoopState {
     pub flow: DataFlow,
     /// Resources used by the session, without the wall time of an open turn.
     pub(crate) spent: Spent,
+    /// Tokens of the finished turns.
+    #[serde(default)]
+    pub(crate) finished_usage: Usage,
+    /// Cost of the finished turns by the prices of their time, in millionths of the currency unit; `None` without any.
+    #[serde(default)]
+    pub(crate) finished_cost: Option<u64>,
     /// Identifiers of all calls so far, including summarised ones: the journal finds calls by them.
     pub(crate) call_ids: BTreeSet<String>,
     /// Length of the conversation at the provider's last count.
@@ -221,6 +227,14 @@ impl LoopState {
     pub(crate) fn last_of_user(&self) -> Option<usize> {
         let is_of_user = |message: &Arc<Message>| matches!(**message, Message::User { .. });
         self.messages.iter().rposition(is_of_user)
+    }
+
+    /// Tokens and cost of the finished turns, by the prices of their time, as in the list of sessions: the cost in millionths of
+    /// the currency unit, `None` if no turn had a price. Without any price, no cost is incomplete.
+    pub fn cost(&self) -> (Usage, Option<u64>) {
+        let mut usage = self.finished_usage;
+        usage.unpriced &= self.finished_cost.is_some();
+        (usage, self.finished_cost)
     }
 
     /// Resources used by the session, including the open turn.

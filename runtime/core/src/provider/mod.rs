@@ -370,6 +370,15 @@ impl Usage {
         self.unpriced |= unpriced;
     }
 
+    /// Adds the tokens of a finished turn, and its cost to `cost`. The sum has tokens without a price if one of its turns has.
+    pub fn add_turn(&mut self, cost: &mut Option<u64>, usage: Self, cost_micros: Option<u64>) {
+        self.add(usage);
+        match cost_micros {
+            Some(more) => *cost = Some(cost.unwrap_or(0).saturating_add(more)),
+            None => self.unpriced |= usage.total() > 0,
+        }
+    }
+
     /// All tokens, input and output combined.
     pub fn total(&self) -> u64 {
         self.input.saturating_add(self.output)

@@ -8,7 +8,7 @@ use toolcell_core::provider::Usage;
 use toolcell_core::{Event, StoreError};
 
 use super::failed;
-use super::totals::{add_turn, signed, unsigned};
+use super::totals::{signed, unsigned};
 
 /// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -113,7 +113,7 @@ fn count(of_day: &mut DailyUse, times: &mut Vec<u64>, event: &Event) {
         } => {
             of_day.turns += 1;
             of_day.failed_turns += u64::from(is_failure(outcome));
-            add_turn(&mut of_day.usage, &mut of_day.cost_micros, usage, *cost_micros);
+            of_day.usage.add_turn(&mut of_day.cost_micros, *usage, *cost_micros);
         }
         Event::CallFinished { result, .. } => {
             of_day.calls += 1;

@@ -22,7 +22,7 @@ impl Totals {
             usage, cost_micros, ..
         } = event
         {
-            add_turn(&mut self.usage, &mut self.cost_micros, usage, *cost_micros);
+            self.usage.add_turn(&mut self.cost_micros, *usage, *cost_micros);
         }
     }
 
@@ -70,15 +70,6 @@ impl Totals {
             },
             cost_micros,
         })
-    }
-}
-
-/// Adds the tokens and the cost of a finished turn to a sum.
-pub(super) fn add_turn(sum: &mut Usage, cost: &mut Option<u64>, usage: &Usage, cost_micros: Option<u64>) {
-    sum.add(*usage);
-    match cost_micros {
-        Some(more) => *cost = Some(cost.unwrap_or(0).saturating_add(more)),
-        None => sum.unpriced |= usage.total() > 0,
     }
 }
 

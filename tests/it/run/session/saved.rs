@@ -70,6 +70,13 @@ fn list_shows_name_age_messages_size_tokens_and_cost() {
         (&json!("my plans"), &json!(4), &json!(1_160), &json!(1_800)),
     );
     assert!(info["bytes"].as_u64().unwrap() > 500);
+    // The cost is that of the time of each turn, wherever it is shown.
+    user.configure("[prices.demo]\ninput = 100\noutput = 1000\n");
+    let mut chat = vec!["chat", "--session", "last"];
+    chat.extend(SCRIPT);
+    let seen = user.run_with_input(&chat, "/cost\n").ended(0).stderr;
+    let cost = "2 turns · 0 calls · 1.8 k tokens in (1.6 k cached), 80 out (24 reasoning) · cost 0.00116";
+    assert!(seen.contains(cost), "{seen}");
     // Without prices there is no cost.
     user.configure("");
     let seen = say(&user, "Is it free?", &[]);

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toolcell_agent::budget::Spent;
 use toolcell_agent::{Session, TurnStart};
 use toolcell_core::SessionStore;
 use toolcell_core::suggest::nearest;
@@ -185,10 +184,7 @@ impl Conversation<'_> {
     fn cost(&self) {
         let state = self.session.state();
         let spent = state.spent();
-        let mut all = spent.all_usage();
-        let prices = self.turns.agent().policy().budget.prices;
-        let (cost, is_partial) = spent.cost_since(&Spent::default(), prices.as_ref());
-        all.unpriced |= is_partial;
+        let (usage, cost) = state.cost();
         let mut parts = vec![
             text!(
                 "{} {}",
@@ -201,7 +197,7 @@ impl Conversation<'_> {
                 Own(if spent.calls == 1 { "call" } else { "calls" })
             ),
         ];
-        parts.extend(usage::parts(&all, cost));
+        parts.extend(usage::parts(&usage, cost));
         if cost.is_none() {
             parts.push("the cost is not known: the model has no `[prices]`".into());
         }
