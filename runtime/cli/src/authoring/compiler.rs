@@ -178,6 +178,9 @@ impl BuildContext<'_> {
         {
             child.env("PATH", path);
         }
+        // Before it is started: a signal in between would end this process alone.
+        let stop = CancellationToken::new();
+        let _guard = self.interrupts.end_next(stop.clone());
         let mut child = child
             .args(arguments)
             .current_dir(self.dir)
@@ -199,8 +202,6 @@ impl BuildContext<'_> {
             drop(group);
             status
         };
-        let stop = CancellationToken::new();
-        let _guard = self.interrupts.end_next(stop.clone());
         let run = async { tokio::join!(end_of(out), end_of(err), ended) };
         let Some((out, err, status)) = stop.run_until_cancelled(run).await else {
             return Err(Failure::new(Exit::Cancelled, "the build was cancelled"));
