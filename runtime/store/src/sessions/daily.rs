@@ -113,7 +113,9 @@ fn count(of_day: &mut DailyUse, times: &mut Vec<u64>, event: &Event) {
         } => {
             of_day.turns += 1;
             of_day.failed_turns += u64::from(is_failure(outcome));
-            of_day.usage.add_turn(&mut of_day.cost_micros, *usage, *cost_micros);
+            of_day
+                .usage
+                .add_turn(&mut of_day.cost_micros, *usage, *cost_micros);
         }
         Event::CallFinished { result, .. } => {
             of_day.calls += 1;

@@ -100,7 +100,7 @@ fn of(value: &str) -> Vec<Form> {
             forms.push(form(list.as_bytes(), Gaps::Separators));
         }
     }
-    let utf16: Vec<u8> = value.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let utf16 = |to: fn(u16) -> [u8; 2]| -> Vec<u8> { value.encode_utf16().flat_map(to).collect() };
     for write in [
         |unit: u16| format!("{unit:04x}"),
         |unit: u16| format!("{:04x}", unit.swap_bytes()),
@@ -108,7 +108,7 @@ fn of(value: &str) -> Vec<Form> {
         let digits: String = value.encode_utf16().map(write).collect();
         forms.push(form(digits.as_bytes(), Gaps::Lines));
     }
-    for bytes in [bytes, &utf16] {
+    for bytes in [bytes, &utf16(u16::to_le_bytes), &utf16(u16::to_be_bytes)] {
         for before in 0..3 {
             forms.push(encoded(base64_core(bytes, before), true));
         }

@@ -136,6 +136,12 @@ fn written(value: &str) -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("base64 of UTF-16", STANDARD.encode(&utf16).into_bytes()),
         (
+            "base64 of UTF-16, big end first",
+            STANDARD
+                .encode(wide(&|unit| unit.to_be_bytes().into()))
+                .into_bytes(),
+        ),
+        (
             "hexadecimal of UTF-16",
             wide(&|unit| format!("{unit:04x}").into()),
         ),
