@@ -21,6 +21,8 @@ export class Session {
     this.model = "";
     this.provider = "";
     this.totals = { steps: 0, calls: 0, input: 0, output: 0, cached: 0, cost: null, estimated: false, unpriced: false, denials: 0, fuel: 0, wall: 0 };
+    /** Tokens of the open turn that are part of the totals. */
+    this.open = {};
     this.answer = null;
     this.reasoning = null;
     this.changed = new Set();
@@ -70,6 +72,16 @@ export class Session {
 
   note(level, own, text) {
     return this.add("note", { level, own, text });
+  }
+
+  /** Adds the tokens of a step to the totals, until the end of the turn tells all of them. */
+  count(usage) {
+    for (const [total, name] of [["input", "input"], ["output", "output"], ["cached", "cache_read"]]) {
+      const tokens = usage?.[name] || 0;
+      this.totals[total] += tokens;
+      this.open[total] = (this.open[total] || 0) + tokens;
+    }
+    this.totals.estimated ||= Boolean(usage?.estimated);
   }
 
   /** After a new connection, the first piece of text has everything of the step so far. */
@@ -141,6 +153,7 @@ const HANDLERS = {
   retry(session, event) { session.note("warning", `retrying in ${seconds(event.delay_ms)}:`, event.reason); },
   step_finished(session, event, at) {
     finishStep(session, event, at);
+    session.count(event.usage);
     for (const part of event.message?.parts || []) {
       if (part.type !== "call") continue;
       // Some providers number the calls of each turn anew.
@@ -244,6 +257,8 @@ const HANDLERS = {
     session.outcome = event.outcome;
     const usage = event.usage || {};
     const totals = session.totals;
+    for (const [total, tokens] of Object.entries(session.open)) totals[total] -= tokens;
+    session.open = {};
     totals.input += usage.input || 0;
     totals.output += usage.output || 0;
     totals.cached += usage.cache_read || 0;

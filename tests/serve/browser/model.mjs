@@ -72,6 +72,11 @@ export async function startModel(beacon) {
     const asked = messages.findLastIndex((message) => message.role === "user");
     const prompt = textOf(messages[asked]?.content);
     const results = messages.slice(asked + 1).filter((message) => message.role === "tool");
+    // The message of a failed turn stands before the next one.
+    if (prompt.endsWith("Fail at first")) {
+      response.writeHead(400, { "content-type": "application/json" }).end('{"error":{"message":"not now"}}');
+      return;
+    }
     response.writeHead(200, { "content-type": "text/event-stream" });
     const send = (delta, reason = null) => response.write(`data: ${JSON.stringify({ id: "1", object: "chat.completion.chunk", created: 1, model: "scripted", choices: [{ index: 0, delta, finish_reason: reason }] })}\n\n`);
     const text = async (all, pause = 0, size = 40) => {
@@ -89,6 +94,9 @@ export async function startModel(beacon) {
     if (prompt.includes("Ask me")) {
       send({ content: "I need to know something." });
       calls([["ask_question", { question: "Which directory?", suggestions: ["out", "docs"] }]]);
+    } else if (prompt.includes("Stop at the limit")) {
+      send({ content: "The first half" });
+      send({}, "length");
     } else if (prompt.includes("slowly")) await text(LONG, 60, 12);
     else if (prompt.includes("Markdown")) await text(LONG);
     else if (prompt.includes("hostile")) await text(hostile(beacon), 2);

@@ -98,7 +98,7 @@ export class Chat {
     const { agents } = this.app.info;
     if (agents.length < 2) return null;
     return h("label.row", null, "Agent ", h("select", { onchange: (event) => { this.app.agent = event.target.value; this.app.side(side(this.session, this.app)); this.composer.focus(); } },
-      agents.map(({ name, description }) => h("option", { value: name, selected: name === this.app.agent }, name + (description ? ": " + description.slice(0, 60) : "")))));
+      agents.map(({ name, description }) => h("option", { value: name, selected: name === this.app.agent }, name + (description ? ": " + description : "")))));
   }
 
   problem(error) {
@@ -119,6 +119,7 @@ export class Chat {
     if (!entry.event || !this.session.apply(entry)) return;
     const { type } = entry.event;
     if (type === "turn_started") this.composer.accepted();
+    if (type === "step_finished") this.reload();
     if (type === "turn_finished") {
       announce("Answer complete. " + (entry.event.text || "").slice(0, 600));
       this.app.sessions.load();
@@ -145,7 +146,7 @@ export class Chat {
     this.problem(new ApiError(404, "not_found", "the session was deleted"));
   }
 
-  /** Budget and title, as of the end of a turn. */
+  /** Budget and title, as of the end of a step or turn. */
   async reload() {
     const { session } = this;
     try {
@@ -170,7 +171,7 @@ export class Chat {
       this.column.querySelector(".empty")?.remove();
       for (const item of added) {
         const view = itemView(item, {
-          onCancel: () => this.cancel(), onRetry: () => this.retry(), onEdit: (user) => this.edit(user),
+          onCancel: () => this.cancel(), onRetry: (end) => this.retry(end), onEdit: (user) => this.edit(user),
         });
         view.element.item = item;
         this.views.set(item, view);
@@ -296,9 +297,10 @@ export class Chat {
     this.composer.note("Sending this starts a copy of the session from before that message.", () => { this.editing = null; });
   }
 
-  retry() {
-    const last = [...this.session.items].reverse().find((item) => item.kind === "user");
-    if (last) this.send(last.text, filesOf(last));
+  /** Sends the message of a turn again. */
+  retry(end) {
+    const user = this.session.items.findLast((item) => item.kind === "user" && item.turn === end.turn);
+    if (user) this.send(user.text, filesOf(user));
   }
 
   async cancel() {

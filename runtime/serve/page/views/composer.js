@@ -8,6 +8,8 @@ export class Composer {
     this.onSend = send;
     this.limits = limits || {};
     this.files = [];
+    /** Files of the messages that are written in other sessions, by the keys of the drafts. */
+    this.kept = new Map();
     this.area = h("textarea", { rows: "1", "aria-label": "Message", placeholder: "Message", oninput: () => this.typed(), onkeydown: (event) => this.key(event), onpaste: (event) => this.take(event.clipboardData?.files, event) });
     this.list = h("div.files");
     this.problem = h("div.small.bad", { role: "alert" });
@@ -25,8 +27,10 @@ export class Composer {
   draftKey() { return "draft:" + (this.id || "new"); }
 
   open(id) {
+    // Files wait for their message like its text does, but not over a reload.
+    this.kept.set(this.draftKey(), this.files);
     this.id = id;
-    this.files = [];
+    this.files = this.kept.get(this.draftKey()) || [];
     this.drawFiles();
     this.problem.textContent = "";
     replace(this.about);

@@ -136,20 +136,38 @@ export function used(usage, cost) {
   return parts;
 }
 
-/** What failed, why, and what to do, for each outcome that is no answer. */
-function failureOf(outcome) {
+/** Reasons for which a model stopped, and what to do. */
+const STOPS = {
+  max_tokens: ["it was cut at the maximum number of tokens of an answer", "Allow longer answers with `[provider] max_output_tokens`, or ask for a shorter one."],
+  refused: ["the model or a filter of the provider refused", "Change the request, or use another model."],
+  paused: ["it paused", "Send a message to continue."],
+  malformed_call: ["it wrote a call that the provider could not read, even when asked again", "Try again, or use another model."],
+};
+
+/** What to do after an error of a provider, by its kind. */
+const ADVICE = {
+  unauthorized: "Check the key of the provider; `toolcell config check` shows where it comes from.",
+  context_length: "The conversation is longer than the model can read: start a new session, or use a model with a longer context.",
+};
+
+/** What failed, why, and what to do, for each outcome that is no answer. `said` is true if the turn has a text all the same. */
+function failureOf(outcome, said) {
   const of = (what, why, todo) => ({ what, why, todo });
   const error = outcome.error || {};
   switch (outcome.outcome) {
     case "provider_failed": return of(["request to provider ", h("code.name", null, foreign(error.provider)), " failed", error.status ? ` (HTTP ${error.status})` : ""],
-      error.message, error.wait_limit ? `Try again in ${span(error.retry_after_ms * 1000)}, as the server asks.` : error.kind === "unauthorized" ? "Check the key of the provider; `toolcell config check` shows where it comes from." : "Try again, or check the provider with `toolcell doctor`.");
+      error.message, error.wait_limit ? `Try again in ${span(error.retry_after_ms * 1000)}, as the server asks.` : ADVICE[error.kind] || "Try again, or check the provider with `toolcell doctor`.");
     case "host_failed": return of("internal error of Toolcell", outcome.message, "Try again; `toolcell doctor` checks the installation.");
     case "budget": return of("the turn exhausted a budget", outcome.reason, "Raise the limit in the configuration, `[budget]`, or start a new session.");
     case "deadline": return of(`the turn reached its deadline of ${span(outcome.ms * 1000)}`, "", "Raise it with `[loop] deadline`, or send a message to continue.");
     case "failing": return of(`the same error occurred ${outcome.times} times in a row`, outcome.error, "Change the request, and try again.");
     case "repeating": return of(["the model called ", h("code.name", null, foreign(outcome.tool)), ` ${outcome.times} times with the same arguments and the same result`], "", "Change the request, and try again.");
     case "aborted": return of(["the hook ", h("code.name", null, foreign(outcome.by)), " ended the turn"], outcome.reason, "");
-    case "stopped": return of("the model stopped without an answer", JSON.stringify(outcome.stop), "Allow longer answers with `[provider] max_output_tokens`, or ask for a shorter one.");
+    case "stopped": {
+      const { stop } = outcome;
+      const [why, todo] = Object.hasOwn(STOPS, stop) ? STOPS[stop] : [typeof stop === "object" ? stop.other : stop, "Try again."];
+      return of(said ? "the answer is incomplete" : "the model stopped without an answer", why, todo);
+    }
     default: return null;
   }
 }
@@ -158,12 +176,12 @@ class End {
   constructor(item, { onRetry }) {
     const outcome = item.outcome || {};
     const parts = [plural(item.steps || 0, "step"), plural(item.calls || 0, "call"), ...used(item.usage, item.cost_micros), span((item.wall_ms || 0) * 1000)];
-    const failure = failureOf(outcome);
+    const failure = failureOf(outcome, Boolean(item.text?.trim()));
     const words = { cancelled: "■ cancelled · ", step_limit: `! the turn reached its limit of ${outcome.steps} steps · `, tools_failed: "! every call failed, and the answer was given without tools · " };
     this.element = h("div.item.end", null,
       failure && h("div.failure", { role: "group", "aria-label": "The turn failed" }, h("h3", null, "✗ ", failure.what),
         failure.why && box(failure.why, { lines: 6, label: "Reason" }), failure.todo && h("p", null, own(failure.todo)),
-        h("button", { onclick: onRetry }, "Retry")),
+        h("button", { onclick: () => onRetry(item) }, "Retry")),
       words[outcome.outcome] || "", parts.join(" · "));
   }
   update() {}

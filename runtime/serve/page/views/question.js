@@ -31,8 +31,10 @@ export function questionCard(question, { answer }) {
   const buttons = h("div.buttons");
   const title = h("h2", { id: "question-title" }, words(question.title));
   const card = h("section.question", { role: "group", tabindex: "-1", "aria-labelledby": title.id, "data-question": question.id },
-    h("div.who", null, "Toolcell asks you"), title, question.subject && subject(question),
+    // What is in our words comes first: on a small screen, what stands above the choices is cut off at its end.
+    h("div.who", null, "Toolcell asks you"), title,
     h("ul", null, (question.facts || []).map((fact) => h("li" + (fact.is_warning ? ".warn" : ""), null, fact.is_warning && "⚠ ", words(fact.text)))),
+    question.subject && subject(question),
     h("div.decide", null, buttons, failed));
   let sent = false;
   const send = async (choice) => {

@@ -4,22 +4,38 @@ import { api } from "../contract.js";
 
 const CHANGES = { added: "+ added", modified: "~ changed", changed: "~ changed", removed: "− removed", deleted: "− removed" };
 
-/** Rows of a unified diff: `[kind, text]`. */
-const rowsOf = (diff) => String(diff || "").replace(/\n$/, "").split("\n").filter((row) => !/^(---|\+\+\+) /.test(row)).map((row) => [{ "+": "plus", "-": "minus", "@": "hunk" }[row[0]] || "same", row]);
-
-const MOST_ROWS = 3000;
-
-function unified(diff) {
-  return h("div.diff", { tabindex: "0", role: "group", "aria-label": "Diff" }, rowsOf(diff).slice(0, MOST_ROWS).map(([kind, row]) => h("div." + kind, null, foreign(row))));
+/** Rows of a unified diff: `[kind, text]`. The names of the files stand before the first part, and only there. */
+function rowsOf(diff) {
+  const rows = String(diff || "").replace(/\n$/, "").split("\n");
+  const first = Math.max(0, rows.findIndex((row) => row.startsWith("@@")));
+  return rows.slice(first).map((row) => [{ "+": "plus", "-": "minus", "@": "hunk" }[row[0]] || "same", row]);
 }
 
-function sideBySide(diff) {
+/** Rows of a diff that are shown at first. */
+const FIRST_ROWS = 3000;
+
+/** Shows a diff, of which the rest follows when it is asked for. */
+function shown(diff, show) {
+  const rows = rowsOf(diff);
+  const rest = rows.length - FIRST_ROWS;
+  if (rest <= 0) return show(rows);
+  const part = h("div", null, show(rows.slice(0, FIRST_ROWS)),
+    h("p.warn", null, `⚠ ${plural(rest, "more row")} of this diff ${rest === 1 ? "is" : "are"} not shown. `,
+      h("button", { onclick: () => { replace(part, show(rows)); part.firstChild.focus(); } }, "Show all of it")));
+  return part;
+}
+
+function unified(rows) {
+  return h("div.diff", { tabindex: "0", role: "group", "aria-label": "Diff" }, rows.map(([kind, row]) => h("div." + kind, null, foreign(row))));
+}
+
+function sideBySide(rows) {
   const [before, after] = [[], []];
   const level = () => {
     while (before.length < after.length) before.push(["same", ""]);
     while (after.length < before.length) after.push(["same", ""]);
   };
-  for (const [kind, row] of rowsOf(diff).slice(0, MOST_ROWS)) {
+  for (const [kind, row] of rows) {
     if (kind === "minus") before.push([kind, row]);
     else if (kind === "plus") after.push([kind, row]);
     else { level(); before.push([kind, row]); after.push([kind, row]); }
@@ -66,7 +82,7 @@ export class Scratch {
       this.files.map((file) => h("section.card", null, h("div.row", null, h("h2", null, line(file.path, 200)), h("span.small.faint", null, CHANGES[file.change] || file.change), h("span.grow"),
         h("button", { onclick: () => this.decide("commit", [file]) }, "Commit"), h("button", { onclick: () => this.decide("discard", [file]) }, "Discard")),
         file.conflict && h("p.warn", null, "⚠ conflict: ", typeof file.conflict === "string" ? line(file.conflict, 300) : "others changed this file in the meantime"),
-        file.diff ? show(file.diff) : h("p.faint", null, line(file.about || "no difference in content", 200)))),
+        file.diff ? shown(file.diff, show) : h("p.faint", null, line(file.about || "no difference in content", 200)))),
       this.more > 0 && h("p.warn", null, `⚠ ${plural(this.more, "more change")} are not listed: commit or discard some of these first`),
       this.skipped.length > 0 && h("section.card", null, h("h2", null, "Not committed here"),
         h("p.faint", null, own("Denied files, links that lead out, and files that start programs, which `toolcell scratch commit --dangerous` commits.")),
