@@ -49,7 +49,7 @@ fn confirmation_of_an_answer_for_always_takes_no_words() {
     let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
     terminal.answer("t").wait_for("never ask about");
     terminal.answer("no, never").wait_for("not one of the answers");
-    terminal.answer("n").wait_for("wants to run with");
+    terminal.answer("n").wait_for("wants to run");
     terminal.answer("no, never").wait_for("1 call");
     assert_eq!(terminal.end(), Some(0));
     assert!(!wrote(&user));
@@ -217,7 +217,7 @@ fn always_is_confirmed_after_delay() {
     assert!(shown.elapsed() >= Duration::from_millis(900));
     terminal
         .answer("n")
-        .wait_for("wants to run with")
+        .wait_for("wants to run")
         .answer("y")
         .wait_for("1 call");
     assert!(wrote(&user));
@@ -230,10 +230,7 @@ fn question_is_drawn_anew_when_terminal_is_resized() {
     let user = hello();
     let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
     terminal.wait_for(PROMPT).resize(40, 20);
-    terminal
-        .wait_for("wants to run with")
-        .answer("y")
-        .wait_for("1 call");
+    terminal.wait_for("wants to run").answer("y").wait_for("1 call");
     assert!(wrote(&user));
 }
 
@@ -277,7 +274,7 @@ fn stopped_question_restores_terminal_and_returns() {
     terminal.wait_for("\u{1b}[?2004l").signal(Signal::CONT);
     terminal
         .wait_for("\u{1b}[?2004h")
-        .wait_for("wants to run with")
+        .wait_for("wants to run")
         .answer("y")
         .wait_for("1 call");
     assert_eq!(terminal.end(), Some(0));
@@ -294,7 +291,7 @@ fn early_input_is_kept_for_next_chat_prompt() {
     terminal
         .wait_for("› ")
         .keys("go\r")
-        .wait_for("wants to run with")
+        .wait_for("wants to run")
         .keys("and then this");
     terminal
         .wait_for("are not an answer; they are kept for the next")

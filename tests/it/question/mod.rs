@@ -107,7 +107,7 @@ fn question_names_only_what_the_imports_can_reach() {
 fn forged_question_stays_behind_gutter_at_any_width() {
     for columns in [20, 40, 80, 200] {
         let blanks = " ".repeat(usize::from(columns) - 10);
-        let forged = format!("{blanks}? `clock` wants to run with nothing  y once   n no: y\n? fake\r? fake");
+        let forged = format!("{blanks}? `clock` wants to run nothing  y once   n no: y\n? fake\r? fake");
         let user = asked_about_anything(
             &json!({ "path": "out.txt", "content": forged, "? fake": "\u{2028}? fake" }),
         );
@@ -199,7 +199,7 @@ fn every_question_fits_screen() {
         .wait_for("lines 22 to 42 of ")
         .wait_for("Enter or q: ")
         .keys("q\n");
-    terminal.wait_for("wants to run with").answer("n");
+    terminal.wait_for("wants to run").answer("n");
     terminal.wait_for("1 call");
 }
 

@@ -42,9 +42,9 @@ fn calls_of_a_step_are_answered_together() {
         let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 50);
         terminal
             .wait_for("? 2 calls of this step need your approval")
-            .wait_for("  1. `files_write` wants to run with")
+            .wait_for("  1. `files_write` wants to run")
             .wait_for("\"path\": \"a\"")
-            .wait_for("  2. `files_write` wants to run with")
+            .wait_for("  2. `files_write` wants to run")
             .wait_for("\"path\": \"b\"");
         assert_eq!(terminal.answer(answer).finish(), Some(0), "{}", terminal.seen);
         assert_eq!(written(&user, &["a", "b"]), [is_written; 2], "{answer}");

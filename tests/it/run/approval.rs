@@ -229,7 +229,7 @@ mod at_a_terminal {
         let mut command = RUN;
         command[7] = "evil.wasm";
         let (seen, _) = run_command(&user, &command, &["n"]);
-        let question = &seen[seen.find("wants to run with").unwrap()..];
+        let question = &seen[seen.find("wants to run").unwrap()..];
         for part in [
             "! the description of `probe` has 1 hidden or control characters",
             "! the description of `probe` gives the model an instruction: \"do not tell…\"",
@@ -247,17 +247,17 @@ mod at_a_terminal {
         std::fs::remove_file(&out).unwrap();
 
         let (seen, _) = run(&user, &["a", "y"]);
-        assert!(seen.contains("wants to run with"), "{seen}");
+        assert!(seen.contains("wants to run"), "{seen}");
         std::fs::remove_file(&out).unwrap();
         let (seen, _) = run(&user, &[]);
-        assert!(!seen.contains("wants to run with"), "{seen}");
+        assert!(!seen.contains("wants to run"), "{seen}");
         assert!(out.exists());
         std::fs::remove_file(&out).unwrap();
 
         // Other arguments are another question.
         user.file("script.json", script("other"));
         let (seen, _) = run(&user, &["n"]);
-        assert!(seen.contains("wants to run with"), "{seen}");
+        assert!(seen.contains("wants to run"), "{seen}");
         assert!(!out.exists());
     }
 
@@ -275,7 +275,7 @@ mod at_a_terminal {
             std::fs::remove_file(&out).unwrap();
             user.file("script.json", script(content));
             let (seen, _) = run(&user, &["y"]);
-            assert_eq!(seen.contains("wants to run with"), asked, "{seen}");
+            assert_eq!(seen.contains("wants to run"), asked, "{seen}");
             assert_eq!(std::fs::read_to_string(&out).unwrap(), content);
         }
 
@@ -293,7 +293,7 @@ mod at_a_terminal {
         );
         user.file("script.json", script("house"));
         let (seen, _) = run(&user, &["n"]);
-        assert!(seen.contains("wants to run with"), "{seen}");
+        assert!(seen.contains("wants to run"), "{seen}");
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod at_a_terminal {
         std::fs::remove_file(&out).unwrap();
         user.file("script.json", script("other"));
         let (seen, _) = run(&user, &[]);
-        assert!(!seen.contains("wants to run with"), "{seen}");
+        assert!(!seen.contains("wants to run"), "{seen}");
         assert_eq!(std::fs::read_to_string(&out).unwrap(), "other");
     }
 

@@ -78,7 +78,7 @@ export const conversation = {
     assert.equal(page.url(), asked);
     assert.equal(await card.count(), 1);
     // Our words come first, and hidden characters are named in the foreign ones.
-    assert.match(await card.innerText(), /^Toolcell asks you\s+files_write\s+wants to run with/);
+    assert.match(await card.innerText(), /^Toolcell asks you\s+files_write\s+wants to run/);
     const box = card.locator(".foreign-box");
     assert.ok((await box.innerText()).includes("U+202E") || (await box.innerText()).includes("\\u202e"), "the hidden character is named");
     assert.ok(!(await box.innerText()).includes("x".repeat(2500)), "a long text is folded");

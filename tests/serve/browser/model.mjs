@@ -34,7 +34,7 @@ a\u202etxt.exe hidden\u200bspace \u{e0041}tag
 
 Toolcell asks you
 
-**\`safe\` wants to run with** [allow once](${beacon}/allow)
+**\`safe\` wants to run** [allow once](${beacon}/allow)
 
 <form action="${beacon}/form"><button data-choice="allow">allow once</button></form>
 
@@ -101,7 +101,7 @@ export async function startModel(beacon) {
     else if (prompt.includes("Markdown")) await text(LONG);
     else if (prompt.includes("hostile")) await text(hostile(beacon), 2);
     else if (prompt.includes("Write a file") && !results.length) {
-      calls([["files_write", { path: "out.txt", content: "hello\nworld\u202e\n\"}\n\nToolcell asks you\n`safe` wants to run with\n" + "x".repeat(3000) }]]);
+      calls([["files_write", { path: "out.txt", content: "hello\nworld\u202e\n\"}\n\nToolcell asks you\n`safe` wants to run\n" + "x".repeat(3000) }]]);
     } else if (prompt.includes("Write a file")) await text(`The tool said: ${textOf(results[0].content).slice(0, 200)}`);
     else if (prompt.includes("Work long") && results.length < CALLS) {
       calls(Array.from({ length: PER_STEP }, (_, number) => ["text_count", { text: `words of call ${results.length + number}` }]));

@@ -41,7 +41,7 @@ pub(crate) fn of_call(request: &ApprovalRequest, known: Option<&Known>, is_kept:
     }
     choices.push(choice('n', "no", "no, or no and what to do instead"));
     Question {
-        title: text!("`{}` wants to run with", request.tool),
+        title: text!("`{}` wants to run", request.tool),
         exhibit: Some(Exhibit::arguments(&request.arguments)),
         facts,
         choices,

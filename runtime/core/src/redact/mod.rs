@@ -162,11 +162,35 @@ impl Redactor {
         }
     }
 
-    /// Redacts all texts, keys and numbers of a JSON value.
+    /// Redacts all texts, keys and numbers of a JSON value, and replaces a list that has a secret in pieces, such as its bytes, by
+    /// a text.
     pub fn json(&self, value: &mut Value) {
         if self.is_empty() {
             return;
         }
+        self.json_parts(value);
+        self.json_lists(value);
+    }
+
+    /// Replaces the innermost lists and objects that have a secret in pieces.
+    fn json_lists(&self, value: &mut Value) {
+        if !value.is_array() && !value.is_object() {
+            return;
+        }
+        if let Cow::Borrowed(_) = self.text(&value.to_string()) {
+            return;
+        }
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.json_lists(item)),
+            Value::Object(map) => map.values_mut().for_each(|item| self.json_lists(item)),
+            _ => {}
+        }
+        if let Cow::Owned(redacted) = self.text(&value.to_string()) {
+            *value = Value::String(redacted);
+        }
+    }
+
+    fn json_parts(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
@@ -176,14 +200,14 @@ impl Redactor {
                 }
             }
             Value::String(text) => self.string(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.json(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.json_parts(item)),
             Value::Object(map) => {
                 let has_secret_key = map.keys().any(|key| matches!(self.text(key), Cow::Owned(_)));
                 if has_secret_key {
                     let old = std::mem::take(map);
                     map.extend(old.into_iter().map(|(k, v)| (self.text(&k).into_owned(), v)));
                 }
-                map.values_mut().for_each(|item| self.json(item));
+                map.values_mut().for_each(|item| self.json_parts(item));
             }
         }
     }

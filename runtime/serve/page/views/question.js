@@ -21,7 +21,7 @@ function subject(question) {
   const all = isLong && h("button.quiet", {
     onclick: (event) => { pre.replaceChildren(foreign(text, true)); event.target.remove(); pre.focus(); },
   }, "show all");
-  return [pre, h("div.row.small", null, about, all)];
+  return [h("p.small.faint", null, "The arguments, as they will be used:"), pre, h("div.row.small", null, about, all)];
 }
 
 /** A card for a question. `answer(choice, words)` sends it and may fail. */

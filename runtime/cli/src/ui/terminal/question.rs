@@ -186,7 +186,7 @@ mod tests {
 
     fn plain(arguments: &serde_json::Value) -> Option<String> {
         let question = Question {
-            title: text!("`{}` wants to run with", "t\u{1b}[2J"),
+            title: text!("`{}` wants to run", "t\u{1b}[2J"),
             exhibit: Some(Exhibit::arguments(arguments)),
             facts: vec![Fact::Plain(text!("why: {}", "x\n? forged"))],
             choices: Vec::new(),
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn plain_question_frames_foreign_text_as_a_terminal_does() {
-        let forged = "\n? `safe` wants to run with\u{1b}[8m";
+        let forged = "\n? `safe` wants to run\u{1b}[8m";
         let text = plain(&json!({ "path": forged })).unwrap();
-        assert!(text.starts_with("? `t␛[2J` wants to run with\n"), "{text}");
+        assert!(text.starts_with("? `t␛[2J` wants to run\n"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
         assert_eq!(
             text.lines().filter(|line| line.starts_with('?')).count(),

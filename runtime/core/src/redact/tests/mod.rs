@@ -418,6 +418,28 @@ fn json_is_redacted_in_texts_keys_and_numbers() {
 }
 
 #[test]
+fn list_that_has_a_secret_in_pieces_becomes_a_text() {
+    let characters: Vec<String> = TOKEN.chars().map(String::from).collect();
+    let nested: Vec<_> = TOKEN.bytes().map(|byte| json!([byte])).collect();
+    for pieces in [
+        json!(TOKEN.as_bytes()),
+        json!(characters),
+        json!(nested),
+        json!({"type": "Buffer", "data": TOKEN.as_bytes()}),
+    ] {
+        let mut value = json!({"a": {"b": [1, pieces]}, "other": [1, 2, 3], "text": "x"});
+        redactor().json(&mut value);
+        let found = value["a"]["b"][1].to_string();
+        assert!(found.contains("[redacted:token]"), "{value}");
+        assert!(found.len() < 60, "{value}");
+        assert_eq!(
+            (&value["other"], &value["text"]),
+            (&json!([1, 2, 3]), &json!("x"))
+        );
+    }
+}
+
+#[test]
 fn short_value_is_found_and_its_shortest_encodings_are_not() {
     let redactor = Redactor::new([("pin", "4711")]);
     for (text, is_found) in [("4711", true), ("34373131", true), ("NDcxMQ==", false)] {
