@@ -10,7 +10,7 @@
 //! |---|---|
 //! | fuel | nothing |
 //! | calls | nothing; calls that were waiting to start when the process was killed are counted |
-//! | bytes | the marker in the last truncated result, or the text of its error; the error results of calls that were running when the process was killed |
+//! | bytes | the marker in the last truncated result, or the text of its error; what the calls of an agent exceed, for each level of agents; the error results of calls that were running when the process was killed |
 //! | call time | the delay until the end of one call is noticed |
 //! | tokens, cost | the error of the estimate for each request that runs at the same time, of which agents have several; the use of a request that was running when the process was killed is unknown |
 

@@ -14,7 +14,7 @@ const SECTION: &str = "package-docs";
 /// Maximum size of the section, in bytes; a larger one is ignored. The descriptions of 128 tools of 10 KiB fit.
 pub(crate) const MAX_DOCS: usize = 2 << 20;
 
-/// Doc comments of functions.
+/// Doc comments of functions and types.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Docs {
@@ -27,6 +27,7 @@ pub(crate) struct Docs {
 struct World {
     funcs: BTreeMap<String, Function>,
     func_exports: BTreeMap<String, Function>,
+    types: BTreeMap<String, TypeDocs>,
     interfaces: BTreeMap<String, Interface>,
     interface_exports: BTreeMap<String, Interface>,
 }
@@ -35,6 +36,31 @@ struct World {
 #[serde(default)]
 struct Interface {
     funcs: BTreeMap<String, Function>,
+    types: BTreeMap<String, TypeDocs>,
+}
+
+/// Doc comments of a type and of its fields, cases or flags.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct TypeDocs {
+    docs: Option<String>,
+    items: BTreeMap<String, String>,
+}
+
+impl TypeDocs {
+    /// Returns the comment of the type, without surrounding white space.
+    pub(crate) fn text(&self) -> Option<&str> {
+        not_empty(self.docs.as_deref())
+    }
+
+    /// Returns the comment of a field, case or flag, without surrounding white space.
+    pub(crate) fn of_item(&self, name: &str) -> Option<&str> {
+        not_empty(self.items.get(name).map(String::as_str))
+    }
+}
+
+fn not_empty(text: Option<&str>) -> Option<&str> {
+    text.map(str::trim).filter(|text| !text.is_empty())
 }
 
 /// In version 0 only the text.
@@ -66,6 +92,11 @@ impl Docs {
         }
     }
 
+    /// True without any comment.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.worlds.is_empty() && self.interfaces.is_empty()
+    }
+
     /// Returns the comment of a function, without surrounding white space. `interface` is the name of the export that
     /// contains it.
     pub(crate) fn of_function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
@@ -82,8 +113,29 @@ impl Docs {
                     .find_map(|interfaces| interfaces.get(short)?.funcs.get(function))
             }
         };
-        let text = docs?.text()?.trim();
-        (!text.is_empty()).then_some(text)
+        not_empty(docs?.text())
+    }
+
+    /// Returns the comments of a type that an export with this name contains, or the component itself. A type that an interface uses
+    /// from another one has its comments there.
+    pub(crate) fn of_type(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
+        let worlds = || self.worlds.values();
+        let inline = || worlds().flat_map(|world| [&world.interface_exports, &world.interfaces]);
+        let all = || std::iter::once(&self.interfaces).chain(inline());
+        let own = match interface {
+            None => worlds().find_map(|world| world.types.get(name)),
+            Some(interface) => {
+                let short = super::names::interface(interface);
+                all().find_map(|interfaces| interfaces.get(short)?.types.get(name))
+            }
+        };
+        let has_text = |docs: &&TypeDocs| docs.text().is_some() || !docs.items.is_empty();
+        own.filter(has_text).or_else(|| {
+            let mut others = all()
+                .flat_map(BTreeMap::values)
+                .filter_map(|interface| interface.types.get(name));
+            others.find(has_text)
+        })
     }
 }
 
@@ -135,6 +187,35 @@ mod tests {
         let first = b"\x00{\"interfaces\":{\"ops\":{\"funcs\":{\"mul\":\"Multiplies.\"}}}}";
         let docs = Docs::of(&with(first));
         assert_eq!(docs.of_function(Some("a:b/ops"), "mul"), Some("Multiplies."));
+    }
+
+    #[test]
+    fn comments_of_types_are_found_in_the_interface_that_has_them() {
+        let comments = serde_json::json!({
+            "worlds": { "w": { "types": { "t": { "docs": "Of the world." } } } },
+            "interfaces": {
+                "a": { "types": {
+                    "point": { "docs": " A place. ", "items": { "x": "To the right.", "y": " " } },
+                    "used": {},
+                } },
+                "b": { "types": { "used": { "items": { "on": "It runs." } } } },
+            },
+        });
+        let docs = Docs::of(&with(format!("\u{1}{comments}").as_bytes()));
+        let point = docs.of_type(Some("demo:x/a@1.0.0"), "point").unwrap();
+        assert_eq!(
+            (
+                point.text(),
+                point.of_item("x"),
+                point.of_item("y"),
+                point.of_item("z")
+            ),
+            (Some("A place."), Some("To the right."), None, None)
+        );
+        let used = docs.of_type(Some("a"), "used").unwrap();
+        assert_eq!((used.text(), used.of_item("on")), (None, Some("It runs.")));
+        assert_eq!(docs.of_type(None, "t").unwrap().text(), Some("Of the world."));
+        assert_eq!(docs.of_type(None, "other"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! converted between JSON and the values of the component model. Its calls run in the same cells as all others.
 
 mod call;
+mod comments;
 mod docs;
 mod lift;
 mod lower;
@@ -20,7 +21,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::Value;
 use toolcell_core::ToolName;
+use toolcell_core::schema::MAX_SCHEMA_BYTES;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
@@ -30,6 +33,7 @@ use crate::cell::failure;
 use crate::cell::state::CellState;
 use crate::error::LoadError;
 use crate::load::definitions::{MAX_DESCRIPTION, MAX_TOOLS, Stored};
+use comments::Comments;
 use docs::Docs;
 pub(crate) use wit_type::weight_of_names;
 use wit_type::{MAX_NAME_BYTES, MAX_TYPE_PARTS, Room, Unsupported, WitType};
@@ -143,9 +147,10 @@ impl Functions {
     /// Returns the definitions of the tools, with the comments in the bytes of the component.
     pub(crate) fn define(&self, bytes: &[u8]) -> Vec<Stored> {
         let docs = Docs::of(bytes);
+        let comments = Comments::of(self.pre.component(), &docs);
         self.functions
             .iter()
-            .map(|function| function.define(&docs))
+            .map(|function| function.define(&docs, &comments))
             .collect()
     }
 
@@ -173,7 +178,7 @@ impl Function {
         names::full(self.interface.as_deref(), &self.function)
     }
 
-    fn define(&self, docs: &Docs) -> Stored {
+    fn define(&self, docs: &Docs, comments: &Comments<'_>) -> Stored {
         let interface = self.interface.as_deref();
         let description = match docs.of_function(interface, &self.function) {
             Some(text) if text.len() > MAX_DESCRIPTION => {
@@ -190,9 +195,23 @@ impl Function {
         Stored::of_function(
             self.name.clone(),
             description,
-            schema::of_parameters(&self.parameters).to_string(),
-            schema::of_result(self.result.as_deref()).map(|schema| schema.to_string()),
+            within_size(comments, |comments| {
+                Some(schema::of_parameters(&self.parameters, comments))
+            })
+            .unwrap_or_default(),
+            within_size(comments, |comments| {
+                schema::of_result(self.result.as_deref(), comments)
+            }),
         )
+    }
+}
+
+/// Writes a schema with comments, or without them if it would be larger than a schema may be with them.
+fn within_size(comments: &Comments<'_>, schema: impl Fn(&Comments<'_>) -> Option<Value>) -> Option<String> {
+    let text = schema(comments)?.to_string();
+    match text.len() <= MAX_SCHEMA_BYTES {
+        true => Some(text),
+        false => schema(&Comments::default()).map(|schema| schema.to_string()),
     }
 }
 

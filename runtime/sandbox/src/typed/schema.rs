@@ -17,11 +17,15 @@
 //! | `flags` | an array of names, each once |
 //! | `variant` | an object with `tag`, and `value` if the case has one |
 //! | `result` in another type | as a variant with the cases `ok` and `err` |
+//!
+//! Doc comments of types, fields and cases are descriptions.
 
 use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 use toolcell_core::schema::{MAX_SCHEMA_BYTES, MAX_SCHEMA_ENTRIES};
 
+use crate::typed::comments::Comments;
+use crate::typed::docs::TypeDocs;
 use crate::typed::wit_type::{Unsupported, WitType};
 
 /// Largest integer that every JSON parser keeps exactly: 2^53 - 1 (RFC 8259, section 6).
@@ -31,21 +35,21 @@ pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 pub(crate) const RESULT: &str = "result";
 
 /// Returns the schema of the arguments of a function.
-pub(crate) fn of_parameters(parameters: &[(String, WitType)]) -> Value {
-    of_fields(parameters)
+pub(crate) fn of_parameters(parameters: &[(String, WitType)], comments: &Comments<'_>) -> Value {
+    of_fields(parameters, None, comments)
 }
 
 /// Returns the schema of the structured result of a function; `None` if it returns nothing.
-pub(crate) fn of_result(result: Option<&WitType>) -> Option<Value> {
+pub(crate) fn of_result(result: Option<&WitType>, comments: &Comments<'_>) -> Option<Value> {
     let value = match result? {
         WitType::Result(ok, _) => ok.as_deref()?,
         other => other,
     };
     Some(match value {
-        WitType::Record(_) => of(value),
+        WitType::Record(_) => of(value, comments),
         other => json!({
             "type": "object",
-            "properties": { RESULT: of(other) },
+            "properties": { RESULT: of(other, comments) },
             "required": [RESULT],
             "additionalProperties": false,
         }),
@@ -54,7 +58,8 @@ pub(crate) fn of_result(result: Option<&WitType>) -> Option<Value> {
 
 /// Checks that the schemas of a function have at most the size of other schemas.
 pub(crate) fn check(parameters: &[(String, WitType)], result: Option<&WitType>) -> Result<(), Unsupported> {
-    for schema in std::iter::once(of_parameters(parameters)).chain(of_result(result)) {
+    let comments = Comments::default();
+    for schema in std::iter::once(of_parameters(parameters, &comments)).chain(of_result(result, &comments)) {
         if schema.to_string().len() > MAX_SCHEMA_BYTES {
             return Err(Unsupported("the schema of its types has more than 64 KiB"));
         }
@@ -74,7 +79,30 @@ fn has_long_list(schema: &Value) -> bool {
 }
 
 /// Returns the schema of a type.
-pub(crate) fn of(ty: &WitType) -> Value {
+pub(crate) fn of(ty: &WitType, comments: &Comments<'_>) -> Value {
+    let docs = comments.of_type(ty);
+    let mut schema = plain(ty, docs, comments);
+    let text = docs.and_then(|docs| match ty {
+        WitType::Enum(names) | WitType::Flags(names) => with_items(docs, names),
+        _ => docs.text().map(str::to_owned),
+    });
+    if let Some(text) = text {
+        schema["description"] = text.into();
+    }
+    schema
+}
+
+/// The comment of a type, with those of its cases or flags.
+fn with_items(docs: &TypeDocs, names: &IndexSet<String>) -> Option<String> {
+    let items = names
+        .iter()
+        .filter_map(|name| Some(format!("- `{name}`: {}", docs.of_item(name)?)));
+    let lines: Vec<String> = docs.text().map(str::to_owned).into_iter().chain(items).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn plain(ty: &WitType, docs: Option<&TypeDocs>, comments: &Comments<'_>) -> Value {
+    let of = |ty: &WitType| of(ty, comments);
     match ty {
         WitType::Bool => json!({ "type": "boolean" }),
         WitType::S8 => integer(i8::MIN.into(), i8::MAX.into()),
@@ -106,21 +134,24 @@ pub(crate) fn of(ty: &WitType) -> Value {
             "type": "object", "additionalProperties": of(item),
         }),
         WitType::Map(key, item) => json!({
-            "type": "array", "items": of_tuple([&**key, &**item].into_iter()),
+            "type": "array", "items": of_tuple([&**key, &**item].into_iter(), comments),
         }),
-        WitType::Record(fields) => of_fields(fields),
-        WitType::Tuple(types) => of_tuple(types.iter()),
+        WitType::Record(fields) => of_fields(fields, docs, comments),
+        WitType::Tuple(types) => of_tuple(types.iter(), comments),
         WitType::Variant(cases) => json!({
-            "oneOf": cases.iter().map(|(name, ty)| case(name, ty.as_ref())).collect::<Vec<_>>(),
+            "oneOf": cases
+                .iter()
+                .map(|(name, ty)| described(case(name, ty.as_ref(), comments), docs.and_then(|docs| docs.of_item(name))))
+                .collect::<Vec<_>>(),
         }),
         WitType::Enum(names) => one_of(names),
         WitType::Flags(names) => json!({
             "type": "array", "items": one_of(names), "uniqueItems": true,
         }),
-        WitType::Option(ty) if ty.has_null() => nullable(of_tuple(std::iter::once(&**ty))),
+        WitType::Option(ty) if ty.has_null() => nullable(of_tuple(std::iter::once(&**ty), comments)),
         WitType::Option(ty) => nullable(of(ty)),
         WitType::Result(ok, err) => json!({
-            "oneOf": [case("ok", ok.as_deref()), case("err", err.as_deref())],
+            "oneOf": [case("ok", ok.as_deref(), comments), case("err", err.as_deref(), comments)],
         }),
     }
 }
@@ -133,8 +164,12 @@ fn integer(minimum: i64, maximum: i64) -> Value {
     json!({ "type": "integer", "minimum": minimum, "maximum": maximum })
 }
 
-fn of_fields(fields: &[(String, WitType)]) -> Value {
-    let properties: Map<String, Value> = fields.iter().map(|(name, ty)| (name.clone(), of(ty))).collect();
+fn of_fields(fields: &[(String, WitType)], docs: Option<&TypeDocs>, comments: &Comments<'_>) -> Value {
+    let property = |(name, ty): &(String, WitType)| {
+        let text = docs.and_then(|docs| docs.of_item(name));
+        (name.clone(), described(of(ty, comments), text))
+    };
+    let properties: Map<String, Value> = fields.iter().map(property).collect();
     let required: Vec<&str> = (fields.iter())
         .filter(|(_, ty)| !matches!(ty, WitType::Option(_)))
         .map(|(name, _)| name.as_str())
@@ -147,22 +182,22 @@ fn of_fields(fields: &[(String, WitType)]) -> Value {
     })
 }
 
-fn of_tuple<'a>(types: impl ExactSizeIterator<Item = &'a WitType>) -> Value {
+fn of_tuple<'a>(types: impl ExactSizeIterator<Item = &'a WitType>, comments: &Comments<'_>) -> Value {
     let count = types.len();
     json!({
         "type": "array",
-        "prefixItems": types.map(of).collect::<Vec<_>>(),
+        "prefixItems": types.map(|ty| of(ty, comments)).collect::<Vec<_>>(),
         "items": false,
         "minItems": count,
         "maxItems": count,
     })
 }
 
-fn case(name: &str, ty: Option<&WitType>) -> Value {
+fn case(name: &str, ty: Option<&WitType>, comments: &Comments<'_>) -> Value {
     let mut properties = json!({ "tag": { "const": name } });
     let mut required = vec!["tag"];
     if let Some(ty) = ty {
-        properties["value"] = of(ty);
+        properties["value"] = of(ty, comments);
         if !matches!(ty, WitType::Option(_)) {
             required.push("value");
         }
@@ -173,6 +208,18 @@ fn case(name: &str, ty: Option<&WitType>) -> Value {
         "required": required,
         "additionalProperties": false,
     })
+}
+
+/// Adds the comment of a field or case to a schema, before that of its type.
+fn described(mut schema: Value, text: Option<&str>) -> Value {
+    if let Some(text) = text {
+        let text = match schema["description"].as_str() {
+            Some(of_type) => format!("{text}\n\n{of_type}"),
+            None => text.to_owned(),
+        };
+        schema["description"] = text.into();
+    }
+    schema
 }
 
 /// Returns a schema that accepts `null` as well.

@@ -216,17 +216,27 @@ fn fold_streams(name: &str) -> String {
     }
 }
 
+/// True for a code point with the property `Default_Ignorable_Code_Point` (Unicode 16, DerivedCoreProperties.txt).
+fn is_ignored(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// A name in the form in which two names of one file are equal on every common file system: without regard to case
-/// (APFS, NTFS) and to composition, such as of `é` (APFS, HFS+), without code points that are ignored (HFS+), and without
-/// dots and spaces at its end (NTFS).
+/// (APFS, NTFS; also `ß`, `ẞ` and `ss`: ext4 and F2FS in directories without case) and to composition, such as of `é` (APFS, HFS+), without
+/// code points that are ignored (HFS+, ext4 and F2FS), and without dots and spaces at its end (NTFS).
 pub fn fold(name: &str) -> String {
-    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let folded: String = if name.is_ascii() {
         name.to_ascii_lowercase()
     } else {
         name.chars()
             .filter(|c| !is_ignored(*c))
             .nfd()
+            // `ẞ` is in upper case already, and that of `ß` is `SS`.
+            .flat_map(char::to_lowercase)
             .flat_map(char::to_uppercase)
             .flat_map(char::to_lowercase)
             .nfd()
@@ -256,6 +266,10 @@ mod tests {
             ("sub/.git/hooks/pre-commit", Some(Programs)),
             (".GiT/config", Some(Programs)),
             (".g\u{200c}it/config", Some(Programs)),
+            (".\u{200b}git/config", Some(Programs)),
+            (".en\u{fe0f}vrc", Some(Programs)),
+            ("toolcell\u{ad}.toml", Some(Configuration)),
+            ("toolcell\u{e0100}.toml", Some(Configuration)),
             (".git./config", Some(Programs)),
             (".vſcode", Some(Programs)),
             (".github/workflows/ci.yml", Some(Programs)),
@@ -267,6 +281,23 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(protection("/home/ada/work", below), expected, "{below}");
+        }
+    }
+
+    #[test]
+    fn names_that_some_file_system_takes_for_one_are_folded_to_one() {
+        for (name, other) in [
+            ("straße", "STRASSE"),
+            ("STRA\u{1e9e}E", "strasse"),
+            ("private", "pri\u{34f}vate"),
+            ("private", "pri\u{3164}va\u{fff8}te\u{e0fff}"),
+            ("caf\u{e9}", "CAFE\u{301}"),
+            ("notes", "notes. ."),
+        ] {
+            assert_eq!(fold(name), fold(other), "{name:?} {other:?}");
+        }
+        for (name, other) in [("private", "pri_vate"), ("a\u{fff9}", "a"), ("\u{3165}", "")] {
+            assert_ne!(fold(name), fold(other), "{name:?} {other:?}");
         }
     }
 

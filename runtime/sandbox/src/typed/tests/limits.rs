@@ -7,6 +7,7 @@ use toolcell_core::{Limit, Limits, Policy, Schema, ToolError};
 use wasmtime::component::Val;
 
 use super::{ECHO, WitType, call, echo, list, load, sandbox};
+use crate::typed::comments::Comments;
 use crate::typed::wit_type::{MAX_TYPE_DEPTH, Room};
 use crate::typed::{lift, schema};
 
@@ -419,12 +420,12 @@ fn schema_of_the_deepest_types_is_accepted() {
     ];
     for wrap in wrap {
         let deepest = (1..MAX_TYPE_DEPTH).fold(WitType::Bool, |ty, _| wrap(ty));
-        let parameters = schema::of_parameters(&[("v".into(), deepest.clone())]);
+        let parameters = schema::of_parameters(&[("v".into(), deepest.clone())], &Comments::default());
         assert!(
             Schema::for_arguments(&parameters.to_string()).is_ok(),
             "{deepest:?}"
         );
-        let result = schema::of_result(Some(&deepest)).unwrap();
+        let result = schema::of_result(Some(&deepest), &Comments::default()).unwrap();
         assert!(Schema::parse(&result.to_string()).is_ok(), "{deepest:?}");
     }
 }

@@ -11,6 +11,7 @@ use wasmtime::component::Val;
 
 use super::{WitType, echo, named};
 use crate::cell::memory::MemoryAccount;
+use crate::typed::comments::Comments;
 use crate::typed::{lift, lower, schema};
 
 /// Numbers from a seed (splitmix64).
@@ -171,14 +172,15 @@ fn through_json(val: &Val, ty: &WitType) -> serde_json::Value {
     let json = lift::json(val.clone(), ty, &AtomicBool::new(false));
     let parameters = [("v".to_owned(), ty.clone())];
     let arguments = serde_json::json!({ "v": json });
-    let schema = Schema::for_arguments(&schema::of_parameters(&parameters).to_string()).unwrap();
+    let schema =
+        Schema::for_arguments(&schema::of_parameters(&parameters, &Comments::default()).to_string()).unwrap();
     assert_eq!(schema.validate(&arguments), Ok(()), "{ty:?} {val:?}");
     // As a model writes it.
     let written = toolcell_core::json::parse_object(&arguments.to_string()).unwrap();
     let mut memory = MemoryAccount::unlimited().empty();
     let lowered = lower::arguments(&parameters, &written, &mut memory).unwrap();
     assert_eq!(lowered, std::slice::from_ref(val), "{ty:?} {json}");
-    let output = schema::of_result(Some(&WitType::Tuple(vec![ty.clone()]))).unwrap();
+    let output = schema::of_result(Some(&WitType::Tuple(vec![ty.clone()])), &Comments::default()).unwrap();
     let output = Schema::parse(&output.to_string()).unwrap();
     assert_eq!(
         output.validate(&serde_json::json!({ "result": [json] })),

@@ -1,6 +1,7 @@
 use serde_json::json;
 
-use super::{WitType, field, list, named, option};
+use super::{WitType, field, list, load, named, option, sandbox};
+use crate::typed::comments::Comments;
 use crate::typed::schema;
 
 #[test]
@@ -112,34 +113,121 @@ fn schema_states_the_bounds_of_each_type() {
             ]}),
         ),
     ] {
-        assert_eq!(schema::of(&ty), expected, "{ty:?}");
+        assert_eq!(schema::of(&ty, &Comments::default()), expected, "{ty:?}");
     }
 }
 
 #[test]
 fn options_of_records_and_parameters_can_be_left_out() {
     let fields = [field("a", WitType::Bool), field("b", option(WitType::Bool))];
-    let schema = schema::of_parameters(&fields);
+    let schema = schema::of_parameters(&fields, &Comments::default());
     assert_eq!(schema["required"], json!(["a"]));
-    assert_eq!(schema, schema::of(&WitType::Record(fields.to_vec())));
+    assert_eq!(
+        schema,
+        schema::of(&WitType::Record(fields.to_vec()), &Comments::default())
+    );
 }
 
 #[test]
 fn result_is_described_as_an_object() {
     let record = WitType::Record(vec![field("n", WitType::Bool)]);
     let result = |ok: Option<WitType>| WitType::Result(ok.map(Box::new), Some(Box::new(WitType::String)));
-    let of = |ty: &WitType| schema::of_result(Some(ty));
-    assert_eq!(schema::of_result(None), None);
+    let of = |ty: &WitType| schema::of_result(Some(ty), &Comments::default());
+    assert_eq!(schema::of_result(None, &Comments::default()), None);
     assert_eq!(of(&result(None)), None);
-    assert_eq!(of(&record), Some(schema::of(&record)));
-    assert_eq!(of(&result(Some(record.clone()))), Some(schema::of(&record)));
+    assert_eq!(of(&record), Some(schema::of(&record, &Comments::default())));
+    assert_eq!(
+        of(&result(Some(record.clone()))),
+        Some(schema::of(&record, &Comments::default()))
+    );
     let wrapped = of(&list(WitType::Bool)).unwrap();
-    assert_eq!(wrapped["properties"]["result"], schema::of(&list(WitType::Bool)));
+    assert_eq!(
+        wrapped["properties"]["result"],
+        schema::of(&list(WitType::Bool), &Comments::default())
+    );
     assert_eq!(wrapped["required"], json!(["result"]));
     // An object that is no record.
     let variant = WitType::Variant([("a".into(), None)].into());
     assert_eq!(
         of(&variant).unwrap()["properties"]["result"],
-        schema::of(&variant)
+        schema::of(&variant, &Comments::default())
     );
+}
+
+/// A component with a function of an exported record and an exported enum, and these comments of them.
+fn documented(types: &serde_json::Value) -> String {
+    let json = json!({ "worlds": { "w": { "types": types } } }).to_string();
+    let data: String = json.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+    format!(
+        r#"(component
+        (core module $m (func (export "f") (param f64 f64 i32 f64 f64) (result i32) i32.const 1))
+        (core instance $i (instantiate $m))
+        (type $p (record (field "x" f64) (field "y" f64)))
+        (export $point "point" (type $p))
+        (type $q (record (field "width" f64) (field "height" f64)))
+        (export $size "size" (type $q))
+        (type $e (enum "fast" "slow"))
+        (export $mode "mode" (type $e))
+        (func $f (param "at" $point) (param "mode" $mode) (param "size" $size) (result bool) (canon lift (core func $i "f")))
+        (export "draw" (func $f))
+        (@custom "package-docs" "\01{data}"))"#
+    )
+}
+
+#[tokio::test]
+async fn comments_of_types_fields_and_cases_are_descriptions() {
+    let text = documented(&json!({
+        "point": { "docs": "A place.", "items": { "x": "To the right.", "y": "Down." } },
+        "size": { "items": { "width": "In pixels." } },
+        "mode": { "docs": "How to draw.", "items": { "fast": "Without smoothing." } },
+    }));
+    let component = load(&sandbox(), &text).await.unwrap();
+    let schema = component.definitions()[0].input.as_value().clone();
+    let of = |pointer: &str| {
+        let found = schema.pointer(&format!("/properties/{pointer}/description"));
+        found.and_then(|text| text.as_str().map(str::to_owned))
+    };
+    for (pointer, text) in [
+        ("at", Some("A place.")),
+        ("at/properties/x", Some("To the right.")),
+        ("at/properties/y", Some("Down.")),
+        ("mode", Some("How to draw.\n- `fast`: Without smoothing.")),
+        ("size", None),
+        ("size/properties/width", Some("In pixels.")),
+        ("size/properties/height", None),
+    ] {
+        assert_eq!(of(pointer).as_deref(), text, "{pointer}: {schema}");
+    }
+}
+
+#[tokio::test]
+async fn comments_that_make_a_schema_too_large_are_left_out() {
+    let largest = toolcell_core::schema::MAX_SCHEMA_BYTES;
+    let with = |size: usize| documented(&json!({ "point": { "docs": "x".repeat(size) } }));
+    let component = load(&sandbox(), &with(largest / 2)).await.unwrap();
+    let schema = component.definitions()[0].input.as_value().clone();
+    assert_eq!(
+        schema["properties"]["at"]["description"].as_str().map(str::len),
+        Some(largest / 2)
+    );
+    let component = load(&sandbox(), &with(largest)).await.unwrap();
+    let schema = component.definitions()[0].input.as_value().clone();
+    assert_eq!(schema["properties"]["at"].get("description"), None);
+    assert_eq!(
+        schema["properties"]["at"]["properties"]["x"]["type"],
+        json!(["number", "string"])
+    );
+}
+
+#[tokio::test]
+async fn type_of_the_structure_of_two_has_no_comments() {
+    let text = documented(&json!({ "point": { "docs": "A place." } }));
+    let twice = text.replace(
+        "(type $q (record (field \"width\" f64) (field \"height\" f64)))",
+        "(type $q (record (field \"x\" f64) (field \"y\" f64)))",
+    );
+    assert_ne!(text, twice);
+    let component = load(&sandbox(), &twice).await.unwrap();
+    let schema = component.definitions()[0].input.as_value().clone();
+    assert_eq!(schema["properties"]["at"].get("description"), None);
 }
