@@ -55,6 +55,11 @@ impl Failure {
         self
     }
 
+    /// True if one of its reasons has these words, such as those of a compiler.
+    pub(crate) fn says(&self, words: &str) -> bool {
+        self.why.iter().any(|why| why.plain().contains(words))
+    }
+
     /// Adds a hint: an action for the user. It has no words of others but names between backticks.
     pub(crate) fn hint(mut self, hint: impl Into<Text>) -> Self {
         if !self.is_disk_full {

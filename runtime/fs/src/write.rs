@@ -4,6 +4,7 @@ use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -18,6 +19,9 @@ pub const SHARED: u32 = 0o644;
 
 /// Name prefix of unfinished files; the rest is random.
 const UNFINISHED: &str = ".toolcell-new-";
+
+/// Number of random letters and digits behind it.
+const RANDOM: usize = 6;
 
 /// True for the name of a file that [`replace`] has not finished. One stays if its process is killed.
 pub fn is_unfinished(name: &std::ffi::OsStr) -> bool {
@@ -51,6 +55,7 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> 
         // Created with O_EXCL, which follows no link.
         let mut new = tempfile::Builder::new()
             .prefix(UNFINISHED)
+            .rand_bytes(RANDOM)
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(directory)?;
         new.write_all(content)?;
@@ -61,6 +66,30 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> 
         Ok(())
     };
     write().map_err(FileError::io("write", path))
+}
+
+/// Removes what [`replace`] left unfinished in a directory, because its process was killed: regular files of this user that
+/// have a name of such files, and were not written for `age`.
+///
+/// # Errors
+/// If the directory cannot be read or a file not be removed.
+pub fn remove_unfinished(directory: &Path, age: Duration) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let random = name.as_encoded_bytes().strip_prefix(UNFINISHED.as_bytes());
+        if !random
+            .is_some_and(|random| random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric))
+        {
+            continue;
+        }
+        let metadata = entry.metadata()?;
+        let is_old = metadata.modified()?.elapsed().is_ok_and(|elapsed| elapsed >= age);
+        if is_old && own(&metadata).is_ok() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Opens a file for appending; creates it with owner-only permissions if it does not exist. Returns `true` if it was

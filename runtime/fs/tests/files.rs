@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::FdFlags;
@@ -381,4 +382,29 @@ fn size_limit_is_shown_in_its_largest_unit() {
     ] {
         assert!(Refusal::TooLarge(limit).to_string().ends_with(shown), "{limit}");
     }
+}
+
+#[test]
+fn file_of_a_killed_process_is_removed_after_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let age = Duration::from_secs(600);
+    let make = |name: &str, seconds: u64| {
+        let path = dir.path().join(name);
+        let file = File::create(&path).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(seconds))
+            .unwrap();
+        path
+    };
+    let old = make(".toolcell-new-Ab12cD", 601);
+    let others = [
+        make(".toolcell-new-Ab12cE", 500),
+        make(".toolcell-new-notes.txt", 9_000),
+        make(".toolcell-new-Ab-2cD", 9_000),
+        make("toolcell-new-Ab12cD", 9_000),
+    ];
+    let link = dir.path().join(".toolcell-new-Ab12cF");
+    symlink(&others[0], &link).unwrap();
+    toolcell_fs::remove_unfinished(dir.path(), age).unwrap();
+    assert!(!old.exists());
+    assert!(others.iter().all(|path| path.exists()) && link.is_symlink());
 }

@@ -334,6 +334,46 @@ fn package_of_another_configuration_is_left_alone() {
 }
 
 #[test]
+fn damaged_list_of_packages_has_a_way_out() {
+    let user = User::new();
+    for name in ["one", "two"] {
+        let probe = Probe {
+            names: vec![name.into()],
+            ..Probe::default()
+        };
+        user.file(&format!("{name}.wasm"), probe.build());
+        user.run(&["tool", "add", &format!("{name}.wasm")]).ended(0);
+    }
+    let list = user.home().join(".local/share/toolcell/packages/packages.json");
+    for damaged in ["", "{", r#"[{"name": "one"}]"#] {
+        std::fs::write(&list, damaged).unwrap();
+        for command in [
+            &["tool", "add", "one.wasm", "--name", "other"][..],
+            &["tool", "remove", "one"],
+            &["tool", "update", "one"],
+            &["tool", "list", "--outdated"],
+        ] {
+            let seen = user.run(command).ended(74).stderr;
+            assert!(
+                seen.contains("hint: restore the file from a copy; or move it away"),
+                "{seen}"
+            );
+            assert!(seen.contains("packages.json.damaged"), "{seen}");
+        }
+        let seen = user.run(&["doctor"]).ended(74);
+        assert!(seen.stdout.contains("✗ packages"), "{}", seen.stdout);
+    }
+    std::fs::rename(&list, list.with_extension("json.damaged")).unwrap();
+    // What is configured is kept, and can be added again.
+    user.run(&["tool", "remove", "one"]).ended(0);
+    user.run(&["tool", "add", "one.wasm"]).ended(0);
+    assert_eq!(stored(&user).len(), 2);
+    user.run(&["call", "two", r#"{"a": 1}"#]).ended(0);
+    let seen = user.run(&["doctor"]).ended(0);
+    assert!(seen.stdout.contains("1 package"), "{}", seen.stdout);
+}
+
+#[test]
 fn package_that_was_lost_can_be_repaired() {
     let user = User::new();
     user.file("tool.wasm", component("Echoes."));
@@ -342,14 +382,11 @@ fn package_that_was_lost_can_be_repaired() {
     let update = ["tool", "update", "tool"];
     // Its component is gone.
     std::fs::remove_file(&stored(&user)[0]).unwrap();
-    user.run(&call).ended(7);
-    let seen = user.run(&["tool", "list", "--outdated"]).ended(7);
-    assert!(
-        seen.stderr
-            .contains("to fetch it again: toolcell tool update tool"),
-        "{}",
-        seen.stderr
-    );
+    for command in [&call[..], &["tool", "list"], &["tool", "list", "--outdated"]] {
+        let seen = user.run(command).ended(7).stderr;
+        let hint = "to fetch it again: toolcell tool update tool";
+        assert!(seen.contains(hint) && !seen.contains("check the path"), "{seen}");
+    }
     let back = "was missing or damaged, and is back";
     let seen = user.run(&update).ended(0);
     assert!(seen.stderr.contains(back), "{}", seen.stderr);

@@ -76,3 +76,14 @@ fn directory_with_a_manifest_is_built_before_the_tests() {
         terminal.seen
     );
 }
+
+#[test]
+fn tool_that_does_not_exist_ends_with_an_error() {
+    let (user, _) = user();
+    let seen = user.run(&["tool", "dev", "nonexist"]).ended(2);
+    assert!(
+        seen.stderr.contains("there is no tool `nonexist`") && !seen.stderr.contains(WAITING),
+        "{}",
+        seen.stderr
+    );
+}

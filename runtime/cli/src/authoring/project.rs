@@ -41,7 +41,7 @@ pub(crate) fn files(name: &str, language: Language) -> Vec<(String, String)> {
 /// Returns an error if the name is invalid, the directory exists, or a file cannot be written.
 pub(crate) fn create(dir: &Path, name: &str, language: Language) -> Result<(), Failure> {
     let fail = |exit| Failure::new(exit, text!("could not create the tool `{}`", name.to_owned()));
-    names::check(name, language).map_err(|reason| fail(Exit::Usage).why(reason))?;
+    names::check(name, language).map_err(|reason| fail(Exit::Usage).why(reason).hint("take another name"))?;
     fs::create_dir(dir).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => fail(Exit::Usage)
             .why(text!("`{}` exists already", dir.display()))

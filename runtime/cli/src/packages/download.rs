@@ -26,6 +26,7 @@ use tokio_rustls::TlsConnector;
 use toolcell_sandbox::is_public_address;
 use url::Url;
 
+use super::Refused;
 use super::reference::is_local;
 
 /// Maximum number of redirects of one request. Registries redirect once, to their storage.
@@ -86,13 +87,22 @@ impl Answer {
     /// # Errors
     /// Returns an error with the status.
     pub(crate) fn succeeded(self) -> anyhow::Result<Self> {
-        ensure!(
-            self.status.is_success(),
-            "the server `{}` answered with {}",
-            self.url.host_str().unwrap_or_default(),
-            self.status
-        );
-        Ok(self)
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        let host = self.url.host_str().unwrap_or_default();
+        Err(Refused {
+            why: format!("the server `{host}` answered with {}", self.status),
+            hint: match self.status.as_u16() {
+                401 | 403 => "sign in to the registry (`docker login HOST`) as a user who may read it",
+                404 => {
+                    "check the name and the tag or version; to who is not signed in (`docker login HOST`), private ones do not exist"
+                }
+                429 | 500..=599 => "try again later",
+                _ => "nothing was changed: check the reference, or ask who publishes it",
+            },
+        }
+        .into())
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod sigstore;
 pub(crate) mod store;
 pub(crate) mod wants;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -23,11 +24,15 @@ use toolcell_sandbox::Digest;
 
 use crate::components::sandbox::MAX_COMPONENT_BYTES;
 use crate::environment::Environment;
+use crate::error::{Exit, Failure};
 use crate::packages::credentials::Credentials;
 use crate::packages::download::Downloader;
 use crate::packages::evidence::Evidence;
 use crate::packages::publisher::Publisher;
 use crate::packages::reference::Reference;
+use crate::packages::store::DamagedList;
+use crate::ui::escape;
+use crate::ui::terminal::{Shown, text};
 
 /// A component that was fetched.
 #[derive(Debug)]
@@ -125,6 +130,48 @@ fn named_bundle(signer: Signer<'_>) -> anyhow::Result<Option<Vec<u8>>> {
     );
     let read = toolcell_fs::read(path, &Rules::named(sigstore::MAX_BUNDLE_BYTES));
     read.context("the bundle cannot be read").map(Some)
+}
+
+/// Returns the failure for an error of the store, with a way out if its list is damaged.
+pub(crate) fn unusable_store(error: anyhow::Error, environment: &Environment) -> Failure {
+    let damaged = error.downcast_ref::<DamagedList>();
+    let hint = damaged.map(|damaged| {
+        let file = escape::shell_path(&environment.shown(&damaged.file));
+        text!(
+            "restore the file from a copy; or move it away and add the packages again, whose components stay while the configuration names them: mv {} {}.damaged",
+            Shown(&file),
+            Shown(&file)
+        )
+    });
+    Failure::new(Exit::Io, "the packages cannot be used")
+        .because(error)
+        .hints(hint)
+}
+
+/// Reason why a package is not accepted, with what the user can do.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    why: String,
+    /// Action for the user.
+    pub(crate) hint: &'static str,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Refused {
+    /// Returns what the user can do after an error of a package.
+    pub(crate) fn hint_of(error: &anyhow::Error) -> &'static str {
+        match error.downcast_ref::<Self>() {
+            Some(refused) => refused.hint,
+            None => "nothing was changed: check the reference, or ask who publishes it",
+        }
+    }
 }
 
 /// End of the name of a file with a signature, after that of the component.

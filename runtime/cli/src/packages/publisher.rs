@@ -8,7 +8,7 @@ use toolcell_sandbox::Digest;
 
 use super::evidence::Evidence;
 use super::keys::{MAX_SIGNATURE_BYTES, PublicKey};
-use super::sigstore;
+use super::{Refused, sigstore};
 use crate::environment::Environment;
 
 /// Maximum length of an identity and of an issuer, in bytes: that of a URL which every server accepts.
@@ -71,9 +71,10 @@ impl Publisher {
     pub(crate) fn verify(&self, evidence: &Evidence, environment: &Environment) -> anyhow::Result<()> {
         match self {
             Self::Key(key) => {
-                let signature = evidence
-                    .first()
-                    .context("it is not signed, and its publisher is pinned")??;
+                let signature = evidence.first().ok_or(Refused {
+                    why: "it is not signed, and its publisher is pinned".into(),
+                    hint: "ask its publisher for the signature; `toolcell tool push --key` and `toolcell key sign` make one",
+                })??;
                 let signature = std::str::from_utf8(signature).context("its signature is not as expected")?;
                 key.verify(Digest::of(evidence.component()), signature)
             }

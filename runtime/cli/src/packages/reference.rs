@@ -166,7 +166,9 @@ impl Image {
             Some((repository, tag)) => (repository, Some(tag.to_owned())),
             None => (rest, None),
         };
-        let is_host = registry.contains(['.', ':']) || registry == "localhost";
+        // A URL leaves out white space.
+        let is_host = (registry.contains(['.', ':']) || registry == "localhost")
+            && !registry.contains(|c: char| c.is_whitespace() || c.is_control());
         ensure!(
             is_host,
             "`{}` is not the host of a registry; {hint}",
@@ -333,6 +335,9 @@ mod tests {
             "ghcr.io/me/tool:a b",
             "ghcr.io/me/tool@sha256:12",
             "ghcr.io:x/me/tool",
+            "gh\ncr.io/me/tool",
+            "ghcr.io\t:443/me/tool",
+            "ghcr.io\u{a0}/me/tool",
             "a@ghcr.io/me/tool",
         ] {
             assert!(parse(text).is_err(), "{text}");

@@ -5,7 +5,10 @@
 //! files that it had not finished, which the next change removes.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt;
 use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -14,7 +17,7 @@ use serde_json::{Value, json};
 use toolcell_sandbox::Digest;
 
 use crate::components::sandbox::MAX_COMPONENT_BYTES;
-use crate::config::user_files::{read_list, write_list};
+use crate::config::user_files::{read_list, user_file, write_list};
 use crate::environment::Environment;
 use crate::packages::Fetched;
 use crate::packages::keys::NamedKey;
@@ -61,9 +64,31 @@ impl Package {
     }
 }
 
+/// The list of packages cannot be read any more.
+#[derive(Debug)]
+pub(crate) struct DamagedList {
+    /// Its file.
+    pub(crate) file: PathBuf,
+    source: io::Error,
+}
+
+impl fmt::Display for DamagedList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the list of packages cannot be read")
+    }
+}
+
+impl Error for DamagedList {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
 /// The packages of the user, locked for other processes until it is dropped.
 pub(crate) struct PackageStore {
     directory: PathBuf,
+    /// Configuration file of the user.
+    configuration: Option<PathBuf>,
     _lock: File,
 }
 
@@ -80,6 +105,7 @@ impl PackageStore {
         match lock.try_lock() {
             Ok(()) => Ok(Some(Self {
                 directory,
+                configuration: user_file(environment),
                 _lock: lock,
             })),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -92,8 +118,7 @@ impl PackageStore {
     /// # Errors
     /// Returns an error if the list is damaged.
     pub(crate) fn packages(&self) -> anyhow::Result<Vec<Package>> {
-        let list = self.directory.join(LIST);
-        read_list(&list).with_context(|| format!("the list of packages `{}` cannot be used", list.display()))
+        Ok(read(self.directory.join(LIST))?)
     }
 
     /// Returns the package of a name.
@@ -153,20 +178,34 @@ impl PackageStore {
         Ok(write_list(&self.directory.join(LIST), &packages)?)
     }
 
-    /// Removes components that no package uses, and files that a killed process has not finished: a process that writes one holds
+    /// Removes components that no package and no configuration of the user uses, and files that a killed process has not finished: a process that writes one holds
     /// the lock.
     ///
     /// # Errors
-    /// Returns an error if the list is damaged: then nothing is removed.
+    /// Returns an error if the list is damaged or a configuration cannot be read: then nothing is removed.
     pub(crate) fn collect_garbage(&self) -> anyhow::Result<()> {
         let packages = self.packages()?;
         let used: BTreeSet<PathBuf> = packages.iter().map(|package| self.path(package.digest)).collect();
+        // A list that was moved away, as a damaged one is, leaves components that are configured.
+        let named = packages.iter().filter_map(|package| package.config.as_ref());
+        let mut configured = String::new();
+        for file in named.chain(&self.configuration).collect::<BTreeSet<_>>() {
+            match std::fs::read(file) {
+                Ok(text) => configured.push_str(&String::from_utf8_lossy(&text)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let is_used = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            used.contains(path) || name.is_some_and(|name| configured.contains(name))
+        };
         let components = self.directory.join(COMPONENTS);
         for directory in [&components, &self.directory] {
             for entry in std::fs::read_dir(directory)? {
                 let entry = entry?;
                 let path = entry.path();
-                let is_orphan = directory == &components && is_component(&path) && !used.contains(&path);
+                let is_orphan = directory == &components && is_component(&path) && !is_used(&path);
                 if is_orphan || toolcell_fs::is_unfinished(&entry.file_name()) {
                     std::fs::remove_file(&path)?;
                 }
@@ -205,9 +244,13 @@ fn component(directory: &Path, digest: Digest) -> PathBuf {
 ///
 /// # Errors
 /// Returns an error if the list is damaged.
-pub(super) fn packages(environment: &Environment) -> anyhow::Result<Vec<Package>> {
+pub(crate) fn packages(environment: &Environment) -> anyhow::Result<Vec<Package>> {
     let directory = directory(environment).context("there is no home directory for packages")?;
-    Ok(read_list(&directory.join(LIST))?)
+    Ok(read(directory.join(LIST))?)
+}
+
+fn read(file: PathBuf) -> Result<Vec<Package>, DamagedList> {
+    read_list(&file).map_err(|source| DamagedList { file, source })
 }
 
 /// Returns the package of a configured component, if it is one, as it was added.

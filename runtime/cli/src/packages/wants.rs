@@ -59,7 +59,10 @@ pub(crate) struct PackageManifest {
 
 /// A grant that the author proposes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object or table with `grant` and `reason`"
+)]
 pub(crate) struct Want {
     pub(crate) grant: Grant,
     #[serde(default)]

@@ -110,6 +110,10 @@ fn reason(error: &ValidationError<'_>, schema: &Value) -> String {
             )
         }),
         Kind::OneOfNotValid { context } | Kind::AnyOf { context } => of_branches(error, context, schema),
+        Kind::FalseSchema if error.schema_path().as_str().ends_with("/items") => {
+            Some(format!("{} is one item too many", shown(error.instance())))
+        }
+        Kind::FalseSchema => Some(format!("{} cannot be given here", shown(error.instance()))),
         _ => None,
     };
     accepted.unwrap_or_else(|| match is_short(error.instance()) {
@@ -436,6 +440,17 @@ fn cut(mut text: String) -> String {
 mod tests {
     use super::super::Schema;
     use serde_json::{Value, json};
+
+    #[test]
+    fn value_where_none_is_allowed_is_told_in_words() {
+        let tuple = json!({"type": "object", "properties": {"x": {"prefixItems": [{}, {}], "items": false}, "y": false}});
+        for (value, expected) in [
+            (json!({"x": [1, 2, 3]}), "at /x/2: 3 is one item too many"),
+            (json!({"y": 1}), "at /y: 1 cannot be given here"),
+        ] {
+            assert_eq!(reason(tuple.clone(), &value), expected);
+        }
+    }
 
     fn reason(schema: Value, value: &Value) -> String {
         let mismatches = Schema::new(schema).unwrap().validate(value).unwrap_err();

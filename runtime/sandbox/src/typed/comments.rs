@@ -10,7 +10,7 @@ use crate::typed::docs::{Docs, TypeDocs};
 use crate::typed::wit_type::{MAX_NAME_BYTES, MAX_TYPE_PARTS, Room, WitType};
 
 /// Maximum number of exported types of a component that are compared with those of its functions. Further ones have no comments.
-const MAX_TYPES: usize = 500;
+pub(crate) const MAX_TYPES: usize = 500;
 
 /// Comments of exported types.
 #[derive(Default)]

@@ -36,7 +36,13 @@ pub(super) async fn build(context: &BuildContext<'_>) -> Result<Vec<u8>, Failure
         &outfile,
         "--log-level=warning",
     ];
-    context.run(&esbuild, arguments).await?;
+    context
+        .run(&esbuild, arguments)
+        .await
+        .map_err(|failure| match failure.says("No matching export") {
+            true => failure.hint("the main module exports its tools: export default [first, second]"),
+            false => failure,
+        })?;
     let (wit, module) = (context.intermediate(world::DIR), context.intermediate(MODULE));
     // The runtime's own imports of WASI are replaced by traps: those that a tool names are imports of its own.
     let arguments = [

@@ -27,8 +27,8 @@ use crate::ui::render;
 use crate::ui::render::Console;
 use crate::ui::terminal::{Name, Own, Shown, Text, text};
 
-/// Check the engine, the cache, the configuration, the built-in tools, the saved sessions, the buckets, the terminal and the model
-/// provider.
+/// Check the engine, the cache, the configuration, the built-in tools, the saved sessions, the buckets, the packages, the terminal and
+/// the model provider.
 ///
 /// Without `--online`, nothing is sent over the network.
 #[derive(Debug, Args)]
@@ -127,6 +127,7 @@ impl Doctor {
         }
         show("sessions".into(), surroundings::sessions(environment).await)?;
         show("buckets".into(), surroundings::buckets(environment).await)?;
+        show("packages".into(), surroundings::packages(environment))?;
         show("terminals".into(), surroundings::terminals(environment))?;
         show("toolchains".into(), surroundings::toolchains(environment))?;
         let (telemetry, is_as_wanted) = telemetry::state(environment);

@@ -8,6 +8,7 @@ use super::report::Finding;
 use crate::components::buckets;
 use crate::config::units::Bytes;
 use crate::environment::Environment;
+use crate::packages::{self, unusable_store};
 use crate::session::store;
 use crate::session::turn_runner::store_failure;
 
@@ -61,6 +62,21 @@ pub(super) async fn buckets(environment: &Environment) -> Finding {
             })
         }
         Err(error) => Finding::Bad(buckets::unusable(environment, error)),
+    }
+}
+
+/// Checks the list of packages.
+pub(super) fn packages(environment: &Environment) -> Finding {
+    if environment.data_dir.is_none() {
+        return Finding::Good("none".into());
+    }
+    match packages::store::packages(environment) {
+        Ok(all) => Finding::Good(match all.len() {
+            0 => "none".into(),
+            1 => "1 package".into(),
+            n => format!("{n} packages"),
+        }),
+        Err(error) => Finding::Bad(unusable_store(error, environment)),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::packages::keys::KeyRing;
 use crate::packages::publisher::{Identity, Publisher};
 use crate::packages::signature_file;
-use crate::packages::sigstore::{self, Unverified};
+use crate::packages::{Refused, sigstore};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_pretty;
 use crate::ui::terminal::{FAINT, NAME, Name, Own, Shown, text};
@@ -113,9 +113,7 @@ impl Key {
     pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let failed = |what: &'static str| {
             move |error: anyhow::Error| {
-                let hint = error
-                    .downcast_ref::<Unverified>()
-                    .map(|unverified| unverified.hint);
+                let hint = error.downcast_ref::<Refused>().map(|unverified| unverified.hint);
                 let failure = Failure::new(exit_of(&error), text!("{}", Own(what))).because(error);
                 failure.hints(hint)
             }

@@ -104,6 +104,7 @@ impl Dev {
             listed: listed.map(TestFlags::places).unwrap_or_default(),
             tree: is_built.then(|| at.clone()),
         };
+        let mut has_run = false;
         loop {
             // From before the run, so that no change during it is missed.
             let mut before = watch.snapshot();
@@ -119,9 +120,12 @@ impl Dev {
                         watch.files = files.collect();
                         watch.add_files(&mut before);
                     }
+                    // No change of a file mends a wrong command.
+                    Err(failure) if failure.exit == Exit::Usage && !has_run => return Err(failure),
                     Err(failure) => console.report(&failure),
                 }
             }
+            has_run = true;
             console.note("waiting for changes; Ctrl-C ends");
             let Some(changed) = watch.changed(&before, &cancel).await else {
                 return Ok(Exit::Ok);

@@ -12,7 +12,7 @@ use crate::config::{ComponentSource, Origin, Sourced, ToolSettings, user_files};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::packages::store;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Text, text};
 
 /// The bytes of a component: those of a built-in one are compressed, and read only to compile it.
 pub(super) enum Bytes {
@@ -43,14 +43,14 @@ pub(super) fn bytes(settings: &ToolSettings, environment: &Environment) -> Resul
                 Some(_) => settings.name.clone(),
                 None => environment.shown(&path.value),
             };
-            let bytes = read_component(path, &label)?;
+            let bytes = read_component(path, &label, package.is_some())?;
             check_package(package, &bytes, &label)?;
             (label, Bytes::Of(bytes))
         }
     })
 }
 
-fn read_component(path: &Sourced<PathBuf>, label: &str) -> Result<Vec<u8>, Failure> {
+fn read_component(path: &Sourced<PathBuf>, label: &str, is_package: bool) -> Result<Vec<u8>, Failure> {
     let fail = || {
         let failure = Failure::new(Exit::Component, text!("the component `{}` cannot be read", label));
         match &path.origin {
@@ -59,6 +59,11 @@ fn read_component(path: &Sourced<PathBuf>, label: &str) -> Result<Vec<u8>, Failu
         }
     };
     toolcell_fs::read(&path.value, &Rules::named(MAX_COMPONENT_BYTES)).map_err(|error| {
+        if is_package && error.is_not_found() {
+            return fail()
+                .why("its file is not among those of the packages any more")
+                .hint(fetch_again(label));
+        }
         let hint = match error.refusal() {
             Some(Refusal::NotAFile(_)) => Some("name the `.wasm` file itself"),
             None if error.is_not_found() => Some(match &path.origin {
@@ -73,6 +78,10 @@ fn read_component(path: &Sourced<PathBuf>, label: &str) -> Result<Vec<u8>, Failu
     })
 }
 
+fn fetch_again(name: &str) -> Text {
+    text!("to fetch it again: toolcell tool update {}", name)
+}
+
 /// Refuses a component of a package that is not the one which was reviewed.
 fn check_package(package: Option<Digest>, bytes: &[u8], name: &str) -> Result<(), Failure> {
     match package {
@@ -80,7 +89,7 @@ fn check_package(package: Option<Digest>, bytes: &[u8], name: &str) -> Result<()
             let failure = Failure::new(Exit::Component, text!("the component `{}` is damaged", name));
             Err(failure
                 .why("its bytes are not those of the package that was added")
-                .hint(text!("to fetch it again: toolcell tool update {}", name)))
+                .hint(fetch_again(name)))
         }
         _ => Ok(()),
     }

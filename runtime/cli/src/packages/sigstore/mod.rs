@@ -10,7 +10,6 @@ mod provider;
 mod verify;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -21,7 +20,7 @@ use toolcell_sandbox::Digest;
 use super::evidence::Evidence;
 use super::keys::KeyRing;
 use super::publisher::{Identity, Publisher};
-use super::store;
+use super::{Refused, store};
 use crate::environment::Environment;
 
 /// End of the name of a file with a bundle, after that of the component: the one that other tools write.
@@ -39,31 +38,15 @@ const MAX_ROOT_BYTES: u64 = 256 << 10;
 /// Directory of trusted roots by their digests, in that of the keys.
 const ROOTS: &str = "roots";
 
-/// Reason why a component is not accepted, with what the user can do.
-#[derive(Debug)]
-pub(crate) struct Unverified {
-    why: String,
-    /// Action for the user.
-    pub(crate) hint: &'static str,
-}
-
-impl fmt::Display for Unverified {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for Unverified {}
-
 /// Refuses in a build without the feature.
 ///
 /// # Errors
 /// Returns an error in such a build.
-pub(crate) fn supported() -> Result<(), Unverified> {
+pub(crate) fn supported() -> Result<(), Refused> {
     if cfg!(feature = "sigstore") {
         return Ok(());
     }
-    Err(Unverified {
+    Err(Refused {
         why: "this build of Toolcell cannot verify identities of Sigstore".into(),
         hint: "install a build that can, in a checkout: cargo install --path runtime/cli --features sigstore",
     })
@@ -91,11 +74,11 @@ pub(crate) fn verify(
         }
     }
     let unverified = match reasons.as_slice() {
-        [] => Unverified {
+        [] => Refused {
             why: "it has no bundle of Sigstore, and its publisher is pinned by an identity".into(),
             hint: "ask its publisher for the bundle, and name the file with `--bundle`",
         },
-        reasons => Unverified {
+        reasons => Refused {
             why: match reasons {
                 [only] => only.clone(),
                 several => format!(

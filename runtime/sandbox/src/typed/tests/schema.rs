@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::{WitType, field, list, load, named, option, sandbox};
-use crate::typed::comments::Comments;
+use crate::typed::comments::{Comments, MAX_TYPES};
 use crate::typed::schema;
 
 #[test]
@@ -230,4 +230,22 @@ async fn type_of_the_structure_of_two_has_no_comments() {
     let component = load(&sandbox(), &twice).await.unwrap();
     let schema = component.definitions()[0].input.as_value().clone();
     assert_eq!(schema["properties"]["at"].get("description"), None);
+}
+
+#[tokio::test]
+async fn type_beyond_a_number_has_no_comments() {
+    for (others, text) in [(MAX_TYPES - 3, Some("A place.")), (MAX_TYPES, None)] {
+        let exports: String = (0..others)
+            .map(|i| format!("(type $o{i} (enum \"a{i}\")) (export \"o{i}\" (type $o{i}))"))
+            .collect();
+        let text_of = documented(&json!({ "point": { "docs": "A place." } }));
+        let component = text_of.replacen("(type $p", &format!("{exports}(type $p"), 1);
+        let component = load(&sandbox(), &component).await.unwrap();
+        let schema = component.definitions()[0].input.as_value().clone();
+        assert_eq!(
+            schema["properties"]["at"]["description"].as_str(),
+            text,
+            "{others}"
+        );
+    }
 }

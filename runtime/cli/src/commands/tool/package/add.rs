@@ -81,7 +81,7 @@ impl Add {
             .map_err(|error| fail().because(error).hint("give it another name: --name"))?;
         if settings.tools.contains_key(&name) {
             let store = open_store(environment, console).await?;
-            return Err(taken(fail(), &name, &store));
+            return Err(taken(fail(), &name, &store, environment));
         }
         open_configuration(environment, fail)?;
         let publisher = publisher(self.publisher.as_deref(), environment)?;
@@ -96,14 +96,16 @@ impl Add {
         // Another command may have changed the configuration before this one had the store.
         settings = config::load(environment, overrides)?;
         if settings.tools.contains_key(&name) {
-            return Err(taken(fail(), &name, &store));
+            return Err(taken(fail(), &name, &store, environment));
         }
         let edited = open_configuration(environment, fail)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         // One that no configuration has was left by a command that was killed, or its table was deleted.
         let is_used =
             |other: &Package| other.config.is_none() || other_configuration(other, environment).is_some();
-        let other = store.package(&name).map_err(unusable_store)?;
+        let other = store
+            .package(&name)
+            .map_err(|error| unusable_store(error, environment))?;
         if let Some(other) = other.filter(is_used) {
             let file = other_configuration(&other, environment);
             let why = match file {
@@ -116,7 +118,9 @@ impl Add {
                 name
             )));
         }
-        let path = store.write(&fetched).map_err(unusable_store)?;
+        let path = store
+            .write(&fetched)
+            .map_err(|error| unusable_store(error, environment))?;
         let added = async {
             let reviewed = review(&name, path.clone(), &loader).await?;
             console.write(|s| reviewed.print(environment, s))?;
@@ -135,17 +139,21 @@ impl Add {
                     config: configuration_file(environment),
                     private: self.private,
                 })
-                .map_err(unusable_store)?;
+                .map_err(|error| unusable_store(error, environment))?;
             if let Err(error) = edited.write(&new) {
                 let failure = unwritten(fail(), error);
-                store.remove(&name).map_err(unusable_store)?;
+                store
+                    .remove(&name)
+                    .map_err(|error| unusable_store(error, environment))?;
                 return Err(failure);
             }
             Ok(true)
         };
         let added = added.await;
         // Of a package that was not added, and of what another process left.
-        store.collect_garbage().map_err(unusable_store)?;
+        store
+            .collect_garbage()
+            .map_err(|error| unusable_store(error, environment))?;
         console.note(match added? {
             true => text!(
                 "{}; it has no grants. To try it: toolcell tool inspect {}",
@@ -162,14 +170,14 @@ impl Add {
 }
 
 /// Error for a name that the configuration has already.
-fn taken(failure: Failure, name: &str, store: &PackageStore) -> Failure {
+fn taken(failure: Failure, name: &str, store: &PackageStore, environment: &Environment) -> Failure {
     let hint = match store.package(name) {
         Ok(Some(_)) => text!(
             "give it another name with --name, or remove the other: toolcell tool remove {}",
             name
         ),
         Ok(None) => "give it another name with --name".into(),
-        Err(error) => return unusable_store(error),
+        Err(error) => return unusable_store(error, environment),
     };
     failure.why("there is a component of this name").hint(hint)
 }

@@ -26,10 +26,9 @@ use crate::mcp::clients::{self, Entry, Format};
 use crate::packages::keys::KeyRing;
 use crate::packages::publisher::Publisher;
 use crate::packages::reference::Reference;
-use crate::packages::sigstore::Unverified;
 use crate::packages::store::{Package, PackageStore};
 use crate::packages::wants::PackageManifest;
-use crate::packages::{Fetched, Signer};
+use crate::packages::{Fetched, Refused, Signer, unusable_store};
 use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
@@ -64,11 +63,9 @@ async fn fetch(
     crate::packages::fetch(reference, is_private_allowed, signer, environment)
         .await
         .map_err(|error| {
-            let hint = error
-                .downcast_ref::<Unverified>()
-                .map(|unverified| unverified.hint);
+            let hint = Refused::hint_of(&error);
             let what = text!("the package `{}` cannot be used", shown);
-            Failure::new(Exit::Component, what).because(error).hints(hint)
+            Failure::new(Exit::Component, what).because(error).hint(hint)
         })
 }
 
@@ -202,7 +199,7 @@ async fn store_within(
     environment: &Environment,
     console: &Console,
 ) -> Result<PackageStore, Failure> {
-    let open = || PackageStore::try_open(environment).map_err(unusable_store);
+    let open = || PackageStore::try_open(environment).map_err(|error| unusable_store(error, environment));
     if let Some(store) = open()? {
         return Ok(store);
     }
@@ -220,10 +217,6 @@ async fn store_within(
             time.as_secs()
         ))
         .hint("wait until it has ended, and run this one again"))
-}
-
-fn unusable_store(error: anyhow::Error) -> Failure {
-    Failure::new(Exit::Io, "the packages cannot be used").because(error)
 }
 
 fn unwritten(failure: Failure, error: anyhow::Error) -> Failure {

@@ -12,7 +12,7 @@ use crate::error::{Exit, Failure};
 use crate::packages::credentials::Credentials;
 use crate::packages::keys::KeyRing;
 use crate::packages::reference::{Reference, without_user};
-use crate::packages::registry;
+use crate::packages::{Refused, registry};
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
@@ -85,9 +85,15 @@ impl Push {
             let _activity = console.activity(text!("publishing {}", self.reference));
             let pushed =
                 registry::push(&image, &bytes, signature.as_deref(), self.private, &credentials).await;
-            pushed.map_err(|error| fail().because(error))?
+            pushed.map_err(|error| {
+                let hint = Refused::hint_of(&error);
+                fail().because(error).hint(hint)
+            })?
         };
         let mut published = image;
+        if published.tag.is_none() && published.digest.is_none() {
+            published.tag = Some(published.version());
+        }
         published.digest = Some(digest);
         console.write(|s| {
             s.out.data(&format!("{published}\n"))?;

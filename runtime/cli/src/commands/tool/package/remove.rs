@@ -34,7 +34,10 @@ impl Remove {
         let store = open_store(environment, console).await?;
         let fail = || Failure::new(Exit::Config, text!("the tool `{}` was not removed", self.name));
         let edited = open_configuration(environment, fail)?;
-        match store.package(&self.name).map_err(unusable_store)? {
+        match store
+            .package(&self.name)
+            .map_err(|error| unusable_store(error, environment))?
+        {
             Some(package) => check_owner(&package, "remove", environment, fail)?,
             // What is left of a package that is gone can be removed as well.
             None if component(edited.text(), &self.name).is_some_and(|path| store.contains(&path)) => {}
@@ -48,8 +51,12 @@ impl Remove {
             return Ok(Exit::Ok);
         }
         edited.write(&new).map_err(|error| unwritten(fail(), error))?;
-        store.remove(&self.name).map_err(unusable_store)?;
-        store.collect_garbage().map_err(unusable_store)?;
+        store
+            .remove(&self.name)
+            .map_err(|error| unusable_store(error, environment))?;
+        store
+            .collect_garbage()
+            .map_err(|error| unusable_store(error, environment))?;
         console.note("removed");
         for agent in agents_with(&new, &self.name) {
             console.note(text!(

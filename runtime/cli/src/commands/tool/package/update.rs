@@ -72,7 +72,9 @@ impl Update {
         let fail = || Failure::new(Exit::Denied, text!("the tool `{}` was not updated", self.name));
         let package = {
             let store = open_store(environment, console).await?;
-            let found = store.package(&self.name).map_err(unusable_store)?;
+            let found = store
+                .package(&self.name)
+                .map_err(|error| unusable_store(error, environment))?;
             found.ok_or_else(|| unknown(&self.name, &store))?
         };
         check_owner(&package, "update", environment, fail)?;
@@ -94,7 +96,12 @@ impl Update {
         let origin = reference.to_string();
         let store = open_store(environment, console).await?;
         // It was not locked while the component was fetched.
-        if store.package(&self.name).map_err(unusable_store)?.as_ref() != Some(&package) {
+        if store
+            .package(&self.name)
+            .map_err(|error| unusable_store(error, environment))?
+            .as_ref()
+            != Some(&package)
+        {
             return Err(fail()
                 .why("another command has changed or removed the package meanwhile")
                 .hint("run the command again, if it is still a package: toolcell tool list"));
@@ -118,14 +125,18 @@ impl Update {
             if is_configured {
                 let is_damaged = !store.has(package.digest);
                 if is_damaged {
-                    store.write(&fetched).map_err(unusable_store)?;
+                    store
+                        .write(&fetched)
+                        .map_err(|error| unusable_store(error, environment))?;
                 }
                 if is_private != package.private {
                     let private = Package {
                         private: is_private,
                         ..package
                     };
-                    store.set(private).map_err(unusable_store)?;
+                    store
+                        .set(private)
+                        .map_err(|error| unusable_store(error, environment))?;
                 }
                 console.note(if is_damaged {
                     text!(
@@ -140,7 +151,9 @@ impl Update {
         }
         let edited = open_configuration(environment, fail)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
-        let path = store.write(&fetched).map_err(unusable_store)?;
+        let path = store
+            .write(&fetched)
+            .map_err(|error| unusable_store(error, environment))?;
         let updated = async {
             let new = review(&self.name, path.clone(), &loader).await?;
             let old_path = store.path(package.digest);
@@ -205,15 +218,21 @@ impl Update {
                 config: configuration_file(environment),
                 private: is_private,
             };
-            store.set(replaced).map_err(unusable_store)?;
+            store
+                .set(replaced)
+                .map_err(|error| unusable_store(error, environment))?;
             if let Err(error) = edited.write(&text) {
-                store.set(package.clone()).map_err(unusable_store)?;
+                store
+                    .set(package.clone())
+                    .map_err(|error| unusable_store(error, environment))?;
                 return Err(unwritten(fail(), error));
             }
             Ok(())
         };
         let updated = updated.await;
-        store.collect_garbage().map_err(unusable_store)?;
+        store
+            .collect_garbage()
+            .map_err(|error| unusable_store(error, environment))?;
         updated?;
         console.note("updated; `toolcell lock` accepts it for `--locked`");
         Ok(Exit::Ok)
@@ -264,7 +283,7 @@ pub(in crate::commands::tool) async fn print_outdated(
     let packages = open_store(environment, console)
         .await?
         .packages()
-        .map_err(unusable_store)?;
+        .map_err(|error| unusable_store(error, environment))?;
     let mut outdated = Vec::new();
     let mut last_failure = None;
     for package in &packages {
