@@ -39,6 +39,7 @@ pub use approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FLOW_REASON, FlowGuard,
     InvalidRule, MAX_PATTERN, UnusedRule, Verdict, is_within,
 };
+pub use driver::running::RunningCalls;
 pub use error::{AgentError, BuildError, FnToolError};
 pub use hook::{ClientHooks, Hook};
 pub use machine::{LoopState, Machine};

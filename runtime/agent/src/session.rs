@@ -17,6 +17,7 @@ use crate::definition::AgentDefinition;
 use crate::driver::Driver;
 use crate::driver::journal::Journal;
 use crate::driver::receipt::SubagentReceipt;
+use crate::driver::running::RunningCalls;
 use crate::driver::spans;
 use crate::error::AgentError;
 use crate::machine::summary;
@@ -31,6 +32,7 @@ pub struct Session {
     state: LoopState,
     results: Arc<ResultStore>,
     journal: Journal,
+    calls: RunningCalls,
 }
 
 /// Turn that runs in its own task. Awaiting it returns the session and the report; dropping it does not stop the turn.
@@ -124,6 +126,7 @@ impl Session {
             state,
             results,
             journal,
+            calls: RunningCalls::default(),
         }
     }
 
@@ -145,6 +148,11 @@ impl Session {
     /// Estimated tokens of the next request: the conversation, the system prompt and the tools.
     pub fn request_tokens(&self) -> u64 {
         self.state.request_tokens(self.definition.machine.overhead)
+    }
+
+    /// The calls that run during a turn, of which each can be cancelled on its own.
+    pub fn calls(&self) -> RunningCalls {
+        self.calls.clone()
     }
 
     /// True if the last turn is open: waiting for an approval, or interrupted.
@@ -308,6 +316,7 @@ impl Session {
         let span = spans::turn(&self.state.session, self.definition.provider.info());
         let (state, journal) = (&mut self.state, &mut self.journal);
         let results = self.results.clone();
+        let cancel = (cancel, self.calls.clone());
         let driver = Driver::new(&self.definition, state, journal, results, sink, cancel, caller);
         let report = Box::pin(driver.drive(first).instrument(span.clone())).await;
         if let Ok(report) = &report {

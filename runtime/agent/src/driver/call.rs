@@ -13,6 +13,7 @@ use tracing::Span;
 
 use super::account::{Account, Waiting};
 use super::observer::Observer;
+use super::running::Cancellable;
 use crate::budget::Spent;
 use crate::budget::reserve::{Amounts, Exhausted};
 use crate::context::messages;
@@ -33,6 +34,7 @@ pub(super) struct CallTask {
     pub(super) hooks: HookTurn,
     pub(super) observer: Arc<Observer>,
     pub(super) account: Arc<Account>,
+    pub(super) running: Cancellable,
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) arguments: Value,
@@ -43,8 +45,8 @@ impl CallTask {
     /// reserved.
     pub(super) async fn complete(self, waiting: Waiting) -> Input {
         let ticket = waiting.ticket();
-        let result = match waiting.granted().await {
-            Ok(grant) => {
+        let result = match self.running.run(waiting.granted()).await {
+            Some(Ok(grant)) => {
                 self.observer.begin(grant);
                 let begun = Instant::now();
                 let result = self.execute(grant).await;
@@ -65,7 +67,8 @@ impl CallTask {
                 }
                 result
             }
-            Err(Exhausted(unit)) => {
+            None => CallResult::refused(ToolError::Cancelled),
+            Some(Err(Exhausted(unit))) => {
                 let reason = format!("the budget of {unit} is used up");
                 CallResult::refused(ToolError::denied(messages::no_budget(&reason), None))
             }
@@ -83,19 +86,20 @@ impl CallTask {
         let mut result = match self.invocation() {
             Ok(invocation) => {
                 let (id, observer) = (&self.id, &self.observer);
-                dispatch::invoke_with_retry(invocation, |attempt, delay_ms, error| {
+                let invoked = dispatch::invoke_with_retry(invocation, |attempt, delay_ms, error| {
                     observer.note(Event::CallRetried {
                         id: id.clone(),
                         attempt,
                         delay_ms,
                         reason: error.to_string(),
                     });
-                })
-                .await
+                });
+                let ended = self.running.run(invoked).await;
+                ended.unwrap_or_else(|| CallResult::failed(ToolError::Cancelled))
             }
             Err(error) => CallResult::failed(error),
         };
-        if let Some(ToolError::Limit { .. }) = &result.error {
+        if let Some(ToolError::Limit { .. } | ToolError::Cancelled) = &result.error {
             // Kept by this task and by the driver.
             self.observer.released(2).await;
         }

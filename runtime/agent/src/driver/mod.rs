@@ -16,6 +16,7 @@ mod listen;
 pub(crate) mod notes;
 mod observer;
 pub(crate) mod receipt;
+pub(crate) mod running;
 pub(crate) mod spans;
 mod tasks;
 mod wait;
@@ -43,6 +44,7 @@ use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
 use crate::definition::AgentDefinition;
 use crate::driver::receipt::SubagentReceipt;
+use crate::driver::running::RunningCalls;
 use crate::error::AgentError;
 use crate::hook::HookTurn;
 use crate::machine::{Effect, Input, LoopState};
@@ -85,6 +87,7 @@ pub(crate) struct Driver<'a> {
     /// True until the first commit, which shows that no other process writes the session.
     is_first: bool,
     account: Arc<Account>,
+    calls: RunningCalls,
     /// Approval requests that wait for those before.
     questions: Vec<crate::approval::ApprovalRequest>,
     asking: bool,
@@ -115,7 +118,7 @@ impl<'a> Driver<'a> {
         journal: &'a mut Journal,
         results: Arc<ResultStore>,
         sink: &'a dyn EventSink,
-        cancel: CancellationToken,
+        (cancel, calls): (CancellationToken, RunningCalls),
         caller: Option<Arc<SubagentReceipt>>,
     ) -> Self {
         let notes = notes::notes();
@@ -153,6 +156,7 @@ impl<'a> Driver<'a> {
             held: Vec::new(),
             is_first: true,
             account,
+            calls,
             questions: Vec::new(),
             asking: false,
             hooks,

@@ -146,6 +146,7 @@ impl Driver<'_> {
             hooks: self.hooks.clone(),
             observer,
             account: self.account.clone(),
+            running: self.calls.begin(&id),
             id,
             tool,
             arguments,

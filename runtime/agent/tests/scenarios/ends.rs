@@ -149,6 +149,68 @@ async fn cancelled_calls_have_results_and_receipts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_call_is_cancelled_and_the_turn_goes_on() {
+    let script = Script::new([
+        Say::Calls(
+            "Working.",
+            vec![
+                ("1", "slow", "{}".into()),
+                ("2", "slow", "{}".into()),
+                ("3", "slow", "{}".into()),
+            ],
+        ),
+        Say::Text("Done."),
+    ]);
+    let mut session = agent(&script)
+        .tools([slow_tool("slow", Duration::from_secs(60), |_| {
+            Ok("in time".into())
+        })])
+        .policy(LoopPolicy {
+            concurrency: 2,
+            ..LoopPolicy::default()
+        })
+        .build()
+        .unwrap()
+        .session();
+    let calls = session.calls();
+    assert!(!calls.cancel("1"), "nothing runs");
+    let running = calls.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // The first runs, the last has not begun, and there is no other.
+        assert!(running.cancel("1"));
+        assert!(!running.cancel("x"));
+    });
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(
+        (report.outcome, report.text.as_str()),
+        (TurnOutcome::Completed, "Done.")
+    );
+    let ended: Vec<_> = report
+        .calls
+        .iter()
+        .map(|call| (call.id.as_str(), call.result.error.as_ref().map(ToolError::kind)))
+        .collect();
+    assert_eq!(ended, [("1", Some("cancelled")), ("2", None), ("3", None)]);
+    // The receipt of what it did is there, and the model reads what happened.
+    assert_eq!(
+        report.calls[0]
+            .result
+            .receipt
+            .as_ref()
+            .map(|receipt| receipt.fuel),
+        Some(7)
+    );
+    let told = script.requests()[1]
+        .messages
+        .iter()
+        .map(|message| message.text())
+        .collect::<String>();
+    assert!(told.contains("cancelled"), "{told}");
+    assert!(!calls.cancel("1") && !calls.cancel("2"), "nothing runs");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deadline_ends_a_turn_waiting_for_the_model_or_a_call() {
     let slow = || slow_tool("slow", Duration::from_secs(3600), |_| Ok("late".into()));
     for say in [
