@@ -105,6 +105,8 @@ export async function startModel(beacon) {
     } else if (prompt.includes("Write a file")) await text(`The tool said: ${textOf(results[0].content).slice(0, 200)}`);
     else if (prompt.includes("Work long") && results.length < CALLS) {
       calls(Array.from({ length: PER_STEP }, (_, number) => ["text_count", { text: `words of call ${results.length + number}` }]));
+    } else if (prompt.includes("Delegate") && !results.length) {
+      calls([["helper", { task: "Count the words" }], ["text_count", { text: "meanwhile" }], ["helper", { task: "Answer slowly" }]]);
     } else if (prompt.includes("Ask the client") && !results.length) {
       calls([["weather_in_the_city_where_the_user_lives", { city: "Oslo", days: 3 }]]);
     } else if (prompt.includes("Work long")) await text(`All ${results.length} calls are done.`);

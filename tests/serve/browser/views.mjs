@@ -90,6 +90,33 @@ export const views = {
     await page.waitForSelector(".time-row:has-text('model, step')");
   },
 
+  async "agents are nested in the timeline"(t) {
+    const page = await session(t, "Delegate this");
+    await ended(page);
+    await page.locator(".scroll").focus();
+    await page.keyboard.press("t");
+    await page.waitForSelector(".time-row");
+    const rows = await page.locator(".time-row").evaluateAll((all) => all.map((row) => [
+      row.querySelector(".what bdi").textContent, row.querySelector(".label").textContent.split(" · ").at(-1).split(" ").at(-1), row.querySelector(".span").className.split(" ")[1],
+      row.querySelector(".what bdi").getBoundingClientRect().left - row.getBoundingClientRect().left,
+    ]));
+    const of = (name) => rows.filter((row) => row[0] === name);
+    // Each call has one row, which its own end ends: neither that of an agent nor that of a call beside it.
+    assert.deepEqual(of("helper").map((row) => row.slice(1)), [["done", "call", 8], ["done", "call", 8]]);
+    assert.deepEqual(of("text_count").map((row) => row.slice(1)).sort((a, b) => a[2] - b[2]), [["done", "call", 8], ["done", "call", 20]]);
+    assert.deepEqual(of("files_read").map((row) => row.slice(1)), [["run", "refused", 20]]);
+    assert.equal(of("model, step 1").filter((row) => row[3] === 20).length, 2);
+    assert.equal(of("model, step 2").filter((row) => row[3] === 20).length, 1);
+    await page.selectOption("select", "bad");
+    assert.deepEqual(await page.locator(".time-row .what bdi").allInnerTexts(), ["files_read"]);
+    await page.selectOption("select", "");
+    for (const width of [360, 1280]) {
+      await page.setViewportSize({ width, height: 740 });
+      assert.deepEqual([...(await fits(page, "agents")), ...(await accessible(page, "agents"))], []);
+      await t.picture(page, `agents ${width}`);
+    }
+  },
+
   async "scratch"(t) {
     for (const name of ["one.txt", "two.txt"]) fs.writeFileSync(t.server.work(name), "before\n");
     for (const name of ["one.txt", "two.txt", "three.txt"]) {

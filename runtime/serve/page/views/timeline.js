@@ -8,55 +8,72 @@ import { about, price, tokens } from "./items.js";
 
 const ROW = 28;
 
+/** State of the work that the end of a turn leaves undone, by its outcome. */
+const leftBy = (outcome) => (outcome?.outcome === "awaiting_approval" ? "paused" : "cancelled");
+
+/** Work in progress of a turn: its rows by their names, and the turns of agents in it by the calls that run them. */
+const scope = (depth) => ({ depth, open: new Map(), inner: new Map() });
+
 /** Returns the rows of a session: `{ kind, name, from, to, state, depth, entries }`, times in milliseconds. Work in progress ends
  *  `now`, or with the last event if that is 0. */
 export function rowsOf(entries, now = 0) {
   const rows = [];
-  const open = new Map();
-  const begin = (key, row) => { rows.push(row); open.set(key, row); };
-  const end = (key, at, fields) => {
-    const row = open.get(key);
-    open.delete(key);
+  const begin = (within, key, row) => { const added = { to: null, depth: within.depth, ...row }; rows.push(added); within.open.set(key, added); return added; };
+  const end = (within, key, at, fields) => {
+    const row = within.open.get(key);
+    within.open.delete(key);
     if (row) Object.assign(row, { to: at }, fields);
     return row;
   };
-  const visit = (event, at, depth, scope, entry) => {
+  /** Ends what is open in a turn, and in the agents of it. */
+  const endAll = (within, at, state) => {
+    for (const row of within.open.values()) Object.assign(row, { to: at, state });
+    within.open.clear();
+    for (const turn of within.inner.values()) endAll(turn, at, state);
+    within.inner.clear();
+  };
+  const visit = (event, at, within, entry) => {
     switch (event.type) {
       case "step_started":
-        begin(scope + "step", { kind: "model", name: `model, step ${event.step}`, from: at, to: null, state: "done", depth, entries: [entry] });
+        begin(within, "step", { kind: "model", name: `model, step ${event.step}`, from: at, state: "running", entries: [entry] });
         break;
-      case "step_finished": case "step_interrupted": {
-        const row = end(scope + "step", at, { state: event.type === "step_finished" ? "done" : "failed", usage: event.usage });
-        row?.entries.push(entry);
+      case "step_finished": case "step_interrupted":
+        end(within, "step", at, { state: event.type === "step_finished" ? "done" : "failed", usage: event.usage })?.entries.push(entry);
         break;
-      }
       case "call_started":
-        begin(scope + event.id, { kind: "call", name: event.tool, id: scope + event.id, from: at, to: null, state: "running", depth, entries: [entry] });
+        begin(within, "call " + event.id, { kind: "call", name: event.tool, id: event.id, from: at, state: "running", entries: [entry] });
         break;
-      case "call_finished": {
-        let row = open.get(scope + event.id);
-        if (!row) begin(scope + event.id, (row = { kind: "call", name: event.tool, from: at, depth, entries: [] }));
+      case "call_suspended": case "call_finished": {
+        const key = "call " + event.id;
+        const row = within.open.get(key) || begin(within, key, { kind: "call", name: event.tool || "call", id: event.id, from: at, entries: [] });
         row.entries.push(entry);
-        end(scope + event.id, at, { state: event.not_run ? "refused" : event.error ? "failed" : "done", receipt: event.receipt });
+        const state = event.type === "call_suspended" ? "paused" : event.not_run ? "refused" : event.error ? "failed" : "done";
+        end(within, key, at, { state, receipt: event.receipt });
+        // What an agent did not end is over with its call.
+        const turn = within.inner.get(event.id);
+        if (turn) endAll(turn, at, state === "paused" ? "paused" : "cancelled");
+        within.inner.delete(event.id);
         break;
       }
       case "hook_finished":
-        rows.push({ kind: "hook", name: `hook ${event.hook}, ${event.moment}`, from: at - (event.receipt?.wall_us || 0) / 1000, to: at, state: "done", depth, receipt: event.receipt, entries: [entry] });
+        rows.push({ kind: "hook", name: `hook ${event.hook}, ${event.moment}`, from: at - (event.receipt?.wall_us || 0) / 1000, to: at, state: "done", depth: within.depth, receipt: event.receipt, entries: [entry] });
         break;
       case "approval_requested":
-        begin(scope + "ask" + event.id, { kind: "wait", name: `approval of ${event.tool}`, from: at, to: null, state: "running", depth, entries: [entry] });
+        begin(within, "ask " + event.id, { kind: "wait", name: `approval of ${event.tool}`, from: at, state: "running", entries: [entry] });
         break;
       case "approval_decided":
-        end(scope + "ask" + event.id, at, { state: event.approved ? "done" : "refused" })?.entries.push(entry);
+        end(within, "ask " + event.id, at, { state: event.approved ? "done" : "refused" })?.entries.push(entry);
         break;
       case "nested":
-        visit(event.event, at, depth + 1, scope + event.id + "/", entry);
+        if (!within.inner.has(event.id)) within.inner.set(event.id, scope(within.depth + 1));
+        visit(event.event, at, within.inner.get(event.id), entry);
         break;
       case "turn_finished":
-        for (const [key, row] of open) { row.to = at; if (row.state === "running") row.state = "failed"; open.delete(key); }
+        endAll(within, at, leftBy(event.outcome));
         break;
     }
   };
+  const session = scope(0);
   let last = 0;
   // The time between turns is no work, and is cut.
   let cut = 0;
@@ -64,7 +81,7 @@ export function rowsOf(entries, now = 0) {
     const at = entry.at_ms || last;
     if (last && entry.event.type === "turn_started") cut += Math.max(0, at - last);
     last = at;
-    visit(entry.event, at - cut, 0, "", entry);
+    visit(entry.event, at - cut, session, entry);
   }
   for (const row of rows) {
     row.to ??= Math.max(now - cut, last - cut, row.from);
@@ -86,8 +103,14 @@ function measured(row) {
   return [whole <= 1 ? "≤ 1 ms" : span(whole * 1000), `${used}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`];
 }
 
-const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
-const wordOf = (row) => (row.kind === "wait" ? { done: "approved", refused: "refused", running: "waiting", failed: "not decided" }[row.state] : WORDS[row.state]);
+const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running", cancelled: "cancelled", paused: "paused" };
+const DECIDED = { done: "approved", refused: "refused", running: "waiting", cancelled: "not decided", paused: "not decided" };
+const wordOf = (row) => (row.kind === "wait" ? DECIDED : WORDS)[row.state];
+
+/** Most levels of agents that are indented, so that names have room. */
+const MOST_LEVELS = 4;
+/** Width of a level, in pixels. */
+const INDENT = 12;
 
 export class Timeline {
   constructor(app) {
@@ -199,7 +222,8 @@ export class Timeline {
     else if (left > room) label.style.right = `calc(${Math.max(0, 100 - left)}% + 4px)`;
     else label.classList.add("over");
     const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index) },
-      h("span.what", null, "  ".repeat(row.depth), line(row.name, 60)), h("span.lane", null, bar, label));
+      h("span.what", null, row.depth > 0 && h("span.unseen", null, `in an agent, level ${row.depth}: `), line(row.name, 60)), h("span.lane", null, bar, label));
+    button.firstChild.style.paddingLeft = `${8 + INDENT * Math.min(row.depth, MOST_LEVELS)}px`;
     button.style.top = `${index * ROW}px`;
     if (this.current === row) button.setAttribute("aria-current", "true");
     return button;
