@@ -327,6 +327,35 @@ fn tools_have_limits_and_the_last_receipts_of_the_client() {
 }
 
 #[test]
+fn client_sees_the_tools_of_its_own_agents_alone() {
+    let user = user(json!([{"text": "One."}]));
+    user.configure(
+        "[agents.writer]\ndescription = \"Writes.\"\ntools = [\"json\"]\n[agents.counter]\ndescription = \"Counts.\"\ntools = [\"text\"]\n",
+    );
+    let lines = [
+        line(ADA, "name=ada agents=writer"),
+        line(EVE, "name=eve agents=default,counter"),
+    ];
+    let served = serve(&user, &lines, &["--tool", "json"]);
+    let seen = |token: &str| {
+        let tools = served.send("GET", "/api/tools", &served.headers_of(token), "");
+        assert_eq!(tools.status, 200, "{}", tools.body);
+        let tools = tools.json();
+        let seen = tools["components"].as_array().unwrap().iter();
+        json!(seen.map(|one| json!([one["name"], one["agents"]])).collect::<Vec<_>>())
+    };
+    assert_eq!(seen(ADA), json!([["json", ["writer"]]]));
+    assert_eq!(
+        seen(EVE),
+        json!([["text", ["counter", "default"]], ["json", ["default"]]])
+    );
+    assert_eq!(
+        seen(&served.token),
+        json!([["text", ["counter", "default"]], ["json", ["default", "writer"]]])
+    );
+}
+
+#[test]
 fn wrong_client_ends_the_start() {
     let user = user(json!([{"text": "One."}]));
     for (settings, why) in [
