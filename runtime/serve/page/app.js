@@ -75,7 +75,15 @@ class App {
     this.sessions.select(name === "chat" ? argument : null);
     replace(this.main, this.view.element);
     await this.view.open(argument);
-    if (name === "chat") this.view.composer.focus();
+    // The user may have gone on to another field meanwhile.
+    if (this.view === this.views.chat && document.activeElement !== this.sessions.search) this.view.composer.focus();
+  }
+
+  /** Goes to the search of sessions, from a view without their list to the one that has it. */
+  search() {
+    if (this.view !== this.views.chat) this.go(this.lastChat || "/");
+    this.openSheet("sessions");
+    this.sessions.search.focus();
   }
 
   side(content) { replace(byId("side"), content); }
@@ -132,7 +140,7 @@ class App {
     if (isTyping && event.key !== "Escape") return;
     // Keys on the way to the input, when a question takes its place, are no commands.
     if (event.target.matches?.(".question") && event.key !== "Escape") return;
-    const actions = { "/": () => { this.openSheet("sessions"); this.sessions.search.focus(); }, n: () => this.go("/"), "?": () => this.help() };
+    const actions = { "/": () => this.search(), n: () => this.go("/"), "?": () => this.help() };
     const done = Object.hasOwn(actions, event.key) ? (actions[event.key](), true) : this.view?.key?.(event);
     if (done) event.preventDefault();
   }

@@ -5,6 +5,8 @@ const path = (id, rest = "") => `/api/sessions/${encodeURIComponent(id)}${rest}`
 const ofSession = (session) => ({ ...session, title: session.name || session.title, updated: session.used_ms });
 const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined && value !== "")).toString();
 
+/** Maximum number of sessions in one answer. */
+const SESSIONS = 200;
 /** Number of events in one answer; a page ends early at its size. */
 const EVENTS = 5000;
 
@@ -14,8 +16,8 @@ export const api = {
     return { ...info, agents: info.agents.map((agent) => ({ ...agent, name: agent.id, stand_in: agent.is_stand_in })) };
   },
 
-  async sessions({ query: q, cursor }) {
-    const page = await get("/api/sessions?" + query({ q, cursor, limit: 50 }));
+  async sessions({ query: q, cursor, limit }) {
+    const page = await get("/api/sessions?" + query({ q, cursor, limit: Math.min(limit, SESSIONS) }));
     return { sessions: page.sessions.map(ofSession), cursor: page.next };
   },
 

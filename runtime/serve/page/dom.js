@@ -170,7 +170,7 @@ export function box(text, { lines = 12, label = "Text of others", ends = false }
       button.textContent = open ? more : "show less";
     },
   });
-  const more = `show all (${count(rows.length)} lines, ${count([...all].length)} characters)`;
+  const more = `show all (${plural(rows.length, "line")}, ${plural([...all].length, "character")})`;
   button.textContent = more;
   return h("div", null, pre, button);
 }

@@ -2,6 +2,8 @@
 //
 // Live events and events of the journal take the same path, so that a reload shows the same as the stream did.
 
+import { plural } from "./dom.js";
+
 const MAX_LOG_LINES = 500;
 const CUT_OFF = ["awaiting_approval", "cancelled", "aborted", "failing", "provider_failed", "host_failed"];
 const ENDED = ["done", "failed", "refused", "cancelled"];
@@ -233,10 +235,10 @@ const HANDLERS = {
     session.outcome = null;
     session.note("info", "the last turn was undone");
   },
-  compacted(session, event) { session.note("info", `${event.removed} older messages were replaced by a summary`); },
+  compacted(session, event) { session.note("info", plural(event.removed, "older message was replaced by a summary", "older messages were replaced by a summary")); },
   summary_failed(session, event) { session.note("warning", "the conversation could not be summarised:", event.reason); },
   results_pruned(session, event) {
-    session.note("info", `the results of ${event.calls.length} old calls were removed from the conversation`);
+    session.note("info", `the results of ${plural(event.calls.length, "old call")} were removed from the conversation`);
   },
   notice(session, event) {
     const own = event.hook ? `the hook ${event.hook} says:` : "notice:";

@@ -74,6 +74,47 @@ struct Step {
     retry: Option<Value>,
 }
 
+impl State {
+    /// Takes an open question, its decision, and others that the answer covers; `None` if it takes no such answer.
+    ///
+    /// # Errors
+    /// It is not open, or its turn was cancelled, which no answer undoes.
+    fn take_question(
+        &mut self,
+        id: &str,
+        choice: &str,
+        words: Option<&str>,
+    ) -> Result<Option<(Open, Decision, Vec<Open>)>, ()> {
+        let running = self.running.as_ref();
+        if running.is_some_and(|running| running.cancel.is_cancelled()) {
+            return Err(());
+        }
+        let at = self.questions.iter().position(|open| open.id == id).ok_or(())?;
+        let decision = match choice {
+            "allow" => Decision::Approve,
+            "allow_like" if self.questions[at].takes_all => {
+                let tool = self.questions[at].tool.clone();
+                self.allowed.insert(tool);
+                Decision::Approve
+            }
+            "refuse" => Decision::Deny {
+                reason: words.map(|words| format!("the user says: {words}")),
+            },
+            "later" => Decision::Later,
+            _ => return Ok(None),
+        };
+        let open = self.questions.remove(at);
+        // Other open questions that the answer covers are answered, too.
+        let covered = match choice {
+            "allow_like" => (self.questions)
+                .extract_if(.., |other| other.takes_all && other.tool == open.tool)
+                .collect(),
+            _ => Vec::new(),
+        };
+        Ok(Some((open, decision, covered)))
+    }
+}
+
 struct Open {
     shown: Value,
     id: String,
@@ -308,27 +349,8 @@ impl Live {
     /// It is not open.
     pub(crate) fn answer(&self, id: &str, choice: &str, words: Option<&str>) -> Result<Option<String>, ()> {
         let mut state = self.lock();
-        let at = state.questions.iter().position(|open| open.id == id).ok_or(())?;
-        let decision = match choice {
-            "allow" => Decision::Approve,
-            "allow_like" if state.questions[at].takes_all => {
-                let tool = state.questions[at].tool.clone();
-                state.allowed.insert(tool);
-                Decision::Approve
-            }
-            "refuse" => Decision::Deny {
-                reason: words.map(|words| format!("the user says: {words}")),
-            },
-            "later" => Decision::Later,
-            _ => return Ok(None),
-        };
-        let open = state.questions.remove(at);
-        // Other open questions that the answer covers are answered, too.
-        let covered = match choice {
-            "allow_like" => (state.questions)
-                .extract_if(.., |other| other.takes_all && other.tool == open.tool)
-                .collect(),
-            _ => Vec::new(),
+        let Some((open, decision, covered)) = state.take_question(id, choice, words)? else {
+            return Ok(None);
         };
         state.version += 1;
         state.changes += 1;
@@ -486,4 +508,38 @@ pub(crate) fn is_failure(outcome: &TurnOutcome) -> bool {
             | TurnOutcome::Asked { .. }
             | TurnOutcome::Cancelled
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_after_a_cancel_is_refused() {
+        let cancel = CancellationToken::new();
+        let mut state = State {
+            running: Some(Running {
+                cancel: cancel.clone(),
+                seq: None,
+                is_finished: false,
+            }),
+            ..State::default()
+        };
+        for id in ["one", "two"] {
+            state.questions.push(Open {
+                shown: Value::Null,
+                id: id.into(),
+                tool: "files_write".into(),
+                takes_all: true,
+                reply: oneshot::channel().0,
+            });
+        }
+        let taken = state.take_question("one", "allow", None).unwrap();
+        assert!(matches!(taken, Some((_, Decision::Approve, _))));
+        cancel.cancel();
+        for choice in ["allow", "allow_like", "later", "refuse"] {
+            assert!(state.take_question("two", choice, None).is_err(), "{choice}");
+        }
+        assert!(state.allowed.is_empty());
+    }
 }

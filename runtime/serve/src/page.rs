@@ -59,6 +59,7 @@ static FILES: &[(&str, &[u8])] = &files![
     "icon.svg"
     "index.html"
     "model.js"
+    "stream.js"
     "style.css"
     "views/calls.js"
     "views/chat.js"

@@ -475,9 +475,10 @@ fn room(all: &Room, client: &ClientState, bytes: usize) -> Result<[Taken; 2], Fa
 }
 
 fn of_outcome(outcome: &TurnOutcome) -> &'static str {
-    match is_failure(outcome) {
-        true => "failed",
-        false => "idle",
+    match outcome {
+        TurnOutcome::Asked { .. } => "asked",
+        outcome if is_failure(outcome) => "failed",
+        _ => "idle",
     }
 }
 

@@ -21,4 +21,4 @@ mod threads;
 pub use buckets::{BucketInfo, BucketLimits, SqliteBuckets};
 pub use error::{SqliteError, is_damaged, is_full};
 pub use log_files::{LogFiles, Tee};
-pub use sessions::{DailyUse, Search, SqliteSessions, without_case};
+pub use sessions::{DailyUse, Search, SqliteSessions, TurnUse, without_case};

@@ -10,6 +10,7 @@ mod openapi;
 mod response_parts;
 mod scratch;
 mod turns;
+mod usage;
 mod users;
 mod waiting;
 

@@ -427,3 +427,75 @@ fn failed_response_has_its_output_so_far() {
         (400, Some("stream"))
     );
 }
+
+#[test]
+fn stored_response_tells_what_it_was_made_with() {
+    let user = user(json!([{"text": "One."}, {"text": "Two."}, {"text": "Three."}]));
+    let served = Served::start(&user);
+    let told = |response: &Value| {
+        ["previous_response_id", "instructions", "metadata"].map(|name| response[name].clone())
+    };
+    let mut made: Vec<Value> = Vec::new();
+    for more in [
+        json!({"instructions": "Be brief.", "metadata": {"of": "suite"}}),
+        json!({"previous_response_id": null}),
+        json!({"instructions": "x".repeat((256 << 10) + 1), "metadata": {}}),
+    ] {
+        let mut body = json!({"model": "default", "input": "Go."});
+        body["previous_response_id"] = made.last().map_or(Value::Null, |last| last["id"].clone());
+        for (name, value) in more.as_object().unwrap() {
+            if !value.is_null() {
+                body[name] = value.clone();
+            }
+        }
+        let answer = served.post("/v1/responses", &body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        made.push(answer.json());
+    }
+    let first = &made[0];
+    assert_eq!(
+        told(first),
+        [Value::Null, json!("Be brief."), json!({"of": "suite"})]
+    );
+    assert_eq!(told(&made[1]), [first["id"].clone(), Value::Null, json!({})]);
+    // Instructions of any length are used, and those of up to 256 KiB are kept.
+    let mut kept = told(&made[2]);
+    assert_eq!(kept[1].as_str().unwrap().len(), (256 << 10) + 1);
+    kept[1] = Value::Null;
+    for served in [served, Served::start(&user)] {
+        assert_eq!(told(&read(&served, first)), told(first));
+        assert_eq!(told(&read(&served, &made[1])), told(&made[1]));
+        assert_eq!(told(&read(&served, &made[2])), kept);
+    }
+}
+
+#[test]
+fn metadata_of_a_response_are_a_few_short_texts() {
+    let user = user(json!([{"text": "One."}]));
+    let served = Served::start(&user);
+    let with = |metadata: Value| {
+        let body = json!({"model": "default", "input": "Go.", "metadata": metadata});
+        served.post("/v1/responses", &body)
+    };
+    let many = |count: usize| -> Value {
+        (0..count)
+            .map(|number| (number.to_string(), json!("x")))
+            .collect()
+    };
+    let long = |key: usize, value: usize| json!({ "k".repeat(key): "é".repeat(value) });
+    for right in [Value::Null, json!({}), many(16), long(64, 512)] {
+        assert_eq!(with(right.clone()).status, 200, "{right}");
+    }
+    for wrong in [
+        json!("x"),
+        json!([]),
+        json!({"a": 1}),
+        many(17),
+        long(65, 1),
+        long(1, 513),
+    ] {
+        let refused = with(wrong.clone());
+        assert_eq!(refused.status, 400, "{wrong}");
+        assert_eq!(refused.json()["error"]["param"], "metadata");
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{Served, asking, is_finished, is_waiting, user};
+use super::{SCRIPTED, Served, asking, is_finished, is_waiting, user};
 use crate::hooks::built;
 
 #[test]
@@ -29,6 +29,25 @@ fn next_turn_may_begin_once_the_last_has_finished() {
         let (ids, _) = served.stream(&session, seen, is_finished);
         seen = *ids.last().unwrap();
         assert_eq!(served.get(&session).json()["state"], "idle");
+    }
+}
+
+#[test]
+fn session_that_ended_with_a_question_says_so() {
+    let call = json!({"name": "ask_question", "arguments": {"question": "Which text?"}});
+    let done = json!({"name": "task_completion", "arguments": {"result": "Done."}});
+    let user = user(json!([{"calls": [call]}, {"calls": [done]}]));
+    let served = Served::with(&user, &[&SCRIPTED[..], &["--preset", "stepwise"]].concat());
+    let session = served.session();
+    let mut seen = 0;
+    for state in ["asked", "idle"] {
+        served.post(&format!("{session}/turns"), &json!({"text": "Go."}));
+        let (ids, _) = served.stream(&session, seen, is_finished);
+        seen = *ids.last().unwrap();
+        let (_, told) = served.stream(&session, seen, |value| value["state"].is_string());
+        assert_eq!(told.last().unwrap()["state"], state);
+        assert_eq!(served.get(&session).json()["state"], state);
+        assert_eq!(served.get("/api/sessions").json()["sessions"][0]["state"], state);
     }
 }
 

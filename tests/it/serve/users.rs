@@ -1,10 +1,12 @@
 //! Clients with names and limits of their own: what one leaves, no other reads.
 
+use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{SCRIPTED, Served, is_finished, user};
+use crate::probe::Probe;
 use crate::support::cli_user::User;
 
 const ADA: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -324,6 +326,68 @@ fn tools_have_limits_and_the_last_receipts_of_the_client() {
         served.get("/api/tools").json()["components"][0]["is_locked"],
         true
     );
+}
+
+#[test]
+fn client_sees_the_tools_of_its_own_agents_alone() {
+    let user = user(json!([{"text": "One."}]));
+    user.configure(
+        "[agents.writer]\ndescription = \"Writes.\"\ntools = [\"json\"]\n[agents.counter]\ndescription = \"Counts.\"\ntools = [\"text\"]\n",
+    );
+    let lines = [
+        line(ADA, "name=ada agents=writer"),
+        line(EVE, "name=eve agents=default,counter"),
+    ];
+    let served = serve(&user, &lines, &["--tool", "json"]);
+    let seen = |token: &str| {
+        let tools = served.send("GET", "/api/tools", &served.headers_of(token), "");
+        assert_eq!(tools.status, 200, "{}", tools.body);
+        let tools = tools.json();
+        let seen = tools["components"].as_array().unwrap().iter();
+        json!(
+            seen.map(|one| json!([one["name"], one["agents"]]))
+                .collect::<Vec<_>>()
+        )
+    };
+    assert_eq!(seen(ADA), json!([["json", ["writer"]]]));
+    assert_eq!(
+        seen(EVE),
+        json!([["text", ["counter", "default"]], ["json", ["default"]]])
+    );
+    assert_eq!(
+        seen(&served.token),
+        json!([["text", ["counter", "default"]], ["json", ["default", "writer"]]])
+    );
+}
+
+#[test]
+fn findings_about_a_component_are_told_once() {
+    let user = user(json!([{"text": "One."}]));
+    let probe = Probe {
+        description: "Adds.\u{200b} Quickly.".into(),
+        ..Probe::default()
+    };
+    user.probe("evil.wasm", &probe);
+    // Each of these clients has components of its own.
+    let lines = [line(ADA, "name=ada calls=1"), line(EVE, "name=eve calls=2")];
+    tokens(&user, &lines);
+    let mut child = user
+        .command(&["serve", "--http", "127.0.0.1:0", "--token-file", "tokens"])
+        .args(SCRIPTED)
+        .args(["--tool", "evil.wasm"])
+        .stdin(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        told.push_str(&line.unwrap());
+        if told.contains("code=") {
+            break;
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(told.matches("hidden or control characters").count(), 1, "{told}");
 }
 
 #[test]

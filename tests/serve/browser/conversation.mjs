@@ -165,10 +165,14 @@ export const conversation = {
       assert.match(await card.innerText(), /^The model asks you\s+Which directory\?/);
       await card.getByRole("button", { name: "docs" }).click();
       assert.equal(await page.inputValue("textarea"), "docs");
+      await page.waitForSelector("#sessions a[aria-current]:has-text('? asks you')");
       await page.reload();
       await card.waitFor();
       await send(page, "docs");
       await card.waitFor({ state: "detached" });
+      await ended(page, 2);
+      await send(page, "Ask me at length");
+      await page.waitForSelector(".question button:has-text('show all (1 line, 3.4 k characters)')");
     } finally {
       await t.server.kill();
       await t.server.start();
@@ -379,5 +383,34 @@ export const conversation = {
     await ended(page, 4);
     const last = await page.locator(".failure").last().innerText();
     assert.match(last, /the answer is incomplete[\s\S]*it was cut at the maximum number of tokens/);
+  },
+
+  async "a failed turn says when to try again"(t) {
+    const page = await session(t, "Wait an hour");
+    await ended(page);
+    const told = await page.locator(".failure").innerText();
+    assert.match(told, /HTTP 429[\s\S]*slow down[\s\S]*The server asks to wait 1 h, and no request waits longer than 2 min\.\s+Try again in 1 h\./);
+    await t.picture(page, "wait");
+  },
+
+  async "a lost connection leaves the bar usable"(t) {
+    const page = await session(t, "Say hello");
+    await ended(page);
+    await page.setViewportSize({ width: 360, height: 740 });
+    t.server.cut();
+    await page.getByRole("button", { name: "retry now" }).waitFor();
+    await page.waitForSelector("#connection:has-text('retrying in')");
+    const cut = await page.locator(".bar button:visible, #nav a, #connection").evaluateAll((all) => all.map((one) => [one.getBoundingClientRect(), one.textContent])
+      .filter(([{ left, right, width }]) => left < 0 || right > 360 || width < 20).map(([, text]) => text));
+    assert.deepEqual(cut, []);
+    const nav = await page.locator("#nav").evaluate((nav) => nav.scrollWidth - nav.clientWidth);
+    assert.ok(nav <= 0, `${nav} pixels of the views are cut off`);
+    assert.deepEqual([...(await fits(page, "lost")), ...(await accessible(page, "lost"))], []);
+    await t.picture(page, "lost 360");
+    await page.setViewportSize({ width: 1280, height: 740 });
+    await t.picture(page, "lost 1280");
+    t.server.mend();
+    await page.getByRole("button", { name: "retry now" }).click();
+    await page.waitForFunction(() => !document.querySelector("#connection").textContent);
   },
 };

@@ -77,6 +77,10 @@ export async function startModel(beacon) {
       response.writeHead(400, { "content-type": "application/json" }).end('{"error":{"message":"not now"}}');
       return;
     }
+    if (prompt.endsWith("Wait an hour")) {
+      response.writeHead(429, { "content-type": "application/json", "retry-after": "3600" }).end(JSON.stringify({ error: { message: "slow down" } }));
+      return;
+    }
     response.writeHead(200, { "content-type": "text/event-stream" });
     const send = (delta, reason = null) => response.write(`data: ${JSON.stringify({ id: "1", object: "chat.completion.chunk", created: 1, model: "scripted", choices: [{ index: 0, delta, finish_reason: reason }] })}\n\n`);
     const text = async (all, pause = 0, size = 40) => {
@@ -93,7 +97,7 @@ export async function startModel(beacon) {
     };
     if (prompt.includes("Ask me")) {
       send({ content: "I need to know something." });
-      calls([["ask_question", { question: "Which directory?", suggestions: ["out", "docs"] }]]);
+      calls([["ask_question", { question: prompt.includes("at length") ? "Which directory? ".repeat(200) : "Which directory?", suggestions: ["out", "docs"] }]]);
     } else if (prompt.includes("Stop at the limit")) {
       send({ content: "The first half" });
       send({}, "length");
@@ -105,6 +109,8 @@ export async function startModel(beacon) {
     } else if (prompt.includes("Write a file")) await text(`The tool said: ${textOf(results[0].content).slice(0, 200)}`);
     else if (prompt.includes("Work long") && results.length < CALLS) {
       calls(Array.from({ length: PER_STEP }, (_, number) => ["text_count", { text: `words of call ${results.length + number}` }]));
+    } else if (prompt.includes("Delegate") && !results.length) {
+      calls([["helper", { task: "Count the words" }], ["text_count", { text: "meanwhile" }], ["helper", { task: "Answer slowly" }]]);
     } else if (prompt.includes("Ask the client") && !results.length) {
       calls([["weather_in_the_city_where_the_user_lives", { city: "Oslo", days: 3 }]]);
     } else if (prompt.includes("Work long")) await text(`All ${results.length} calls are done.`);

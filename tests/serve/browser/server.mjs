@@ -31,6 +31,10 @@ grants = ["write=."]
 grants = []
 scratch = "${path.join(home, "scratch")}"
 
+[agents.helper]
+description = "Works on a part of the task"
+tools = ["text"]
+
 [[approval.rules]]
 tool = "files_write"
 verdict = "ask"

@@ -90,6 +90,111 @@ export const views = {
     await page.waitForSelector(".time-row:has-text('model, step')");
   },
 
+  async "agents are nested in the timeline"(t) {
+    const page = await session(t, "Delegate this");
+    await ended(page);
+    await page.locator(".scroll").focus();
+    await page.keyboard.press("t");
+    await page.waitForSelector(".time-row");
+    const rows = await page.locator(".time-row").evaluateAll((all) => all.map((row) => [
+      row.querySelector(".what bdi").textContent, row.querySelector(".label").textContent.split(" · ").at(-1).split(" ").at(-1), row.querySelector(".span").className.split(" ")[1],
+      row.querySelector(".what bdi").getBoundingClientRect().left - row.getBoundingClientRect().left,
+    ]));
+    const of = (name) => rows.filter((row) => row[0] === name);
+    // Each call has one row, which its own end ends: neither that of an agent nor that of a call beside it.
+    assert.deepEqual(of("helper").map((row) => row.slice(1)), [["done", "call", 8], ["done", "call", 8]]);
+    assert.deepEqual(of("text_count").map((row) => row.slice(1)).sort((a, b) => a[2] - b[2]), [["done", "call", 8], ["done", "call", 20]]);
+    assert.deepEqual(of("files_read").map((row) => row.slice(1)), [["run", "refused", 20]]);
+    // What an agent did stands below its call.
+    assert.deepEqual(rows.map(([name, , , left]) => (left > 8 ? "· " : "") + name).filter((name) => !name.includes("model")), ["helper", "· text_count", "· files_read", "text_count", "helper"]);
+    assert.equal(of("model, step 1").filter((row) => row[3] === 20).length, 2);
+    assert.equal(of("model, step 2").filter((row) => row[3] === 20).length, 1);
+    await page.selectOption("select", "bad");
+    assert.deepEqual(await page.locator(".time-row .what bdi").allInnerTexts(), ["files_read"]);
+    await page.selectOption("select", "");
+    for (const width of [360, 1280]) {
+      await page.setViewportSize({ width, height: 740 });
+      assert.deepEqual([...(await fits(page, "agents")), ...(await accessible(page, "agents"))], []);
+      await t.picture(page, `agents ${width}`);
+    }
+  },
+
+  async "the timeline follows the session"(t) {
+    t.model.hold(0.6);
+    const page = await session(t, "Answer slowly");
+    await page.waitForSelector(".item.answer h3");
+    await page.goto(page.url() + "/timeline");
+    const row = page.locator(".time-row", { hasText: "model, step 1" });
+    await row.filter({ hasText: "running" }).waitFor();
+    await row.click();
+    const width = () => row.locator(".label").innerText();
+    const before = await width();
+    await page.waitForFunction((text) => document.querySelector(".time-row .label").innerText !== text, before);
+    assert.equal(await row.getAttribute("aria-current"), "true");
+    t.model.hold(1);
+    await row.filter({ hasNotText: "running" }).waitFor();
+    assert.match(await page.locator(".totals").innerText(), /tokens\s+about [\d.]+ k in/);
+    assert.ok(await row.evaluate((one) => one === document.activeElement), "the row keeps the focus");
+    // Another turn of the session appears as well, and a range that was chosen stays.
+    await page.getByRole("button", { name: "Zoom in" }).click();
+    const axis = await page.locator(".axis").innerText();
+    const { pathname } = new URL(page.url());
+    await page.evaluate(async (path) => {
+      const body = JSON.stringify({ text: "Count the words" });
+      const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body });
+      if (!answer.ok) throw new Error(await answer.text());
+    }, "/api/sessions/" + pathname.split("/")[2] + "/turns");
+    await page.locator(".time-row", { hasText: "text_count" }).waitFor();
+    assert.equal(await page.locator(".axis").innerText(), axis);
+    await page.getByRole("button", { name: "All", exact: true }).click();
+    // A broken connection is told here as well.
+    t.server.cut();
+    await page.waitForSelector("#connection:has-text('connection lost')");
+    t.server.mend();
+    await page.getByRole("button", { name: "retry now" }).click();
+    await page.waitForFunction(() => !document.querySelector("#connection").textContent);
+  },
+
+  async "the search of sessions is reached from every view"(t) {
+    const page = await session(t, "Say hello");
+    await ended(page);
+    const { pathname } = new URL(page.url());
+    for (const width of [1280, 360]) {
+      await page.setViewportSize({ width, height: 740 });
+      for (const path of [pathname, pathname + "/timeline", "/usage", "/tools", "/scratch"]) {
+        await page.goto(t.server.base + path);
+        await page.waitForLoadState("networkidle", { timeout: 3000 }).catch(() => {});
+        await page.locator("main").focus();
+        await page.keyboard.type("/hello");
+        await page.waitForFunction(() => document.activeElement.type === "search" && document.activeElement.value === "hello");
+        // What is loaded afterwards does not take the focus away.
+        await page.waitForLoadState("networkidle", { timeout: 3000 }).catch(() => {});
+        assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Search sessions", path);
+      }
+    }
+  },
+
+  async "the list of older sessions keeps its length"(t) {
+    const page = await t.open("/");
+    await page.waitForSelector(".empty");
+    const request = (method, path) => page.evaluate(async ([method, path]) => {
+      const answer = await fetch(path, { method, headers: { "content-type": "application/json" }, body: method === "POST" ? "{}" : undefined });
+      return answer.status === 204 ? null : answer.json();
+    }, [method, path]);
+    const made = [];
+    for (let number = 0; number < 60; number += 1) made.push((await request("POST", "/api/sessions")).id);
+    const rows = page.locator("#sessions .list a");
+    await page.waitForFunction(() => document.querySelectorAll("#sessions .list a").length === 50);
+    await page.getByRole("button", { name: "older sessions" }).click();
+    await page.waitForFunction(() => document.querySelectorAll("#sessions .list a").length > 50);
+    const before = await rows.count();
+    // It is refreshed as the short one is: what another client creates comes, and nothing goes.
+    const { id } = await request("POST", "/api/sessions");
+    await page.waitForSelector(`#sessions .list a[href="/s/${id}"]`);
+    assert.ok((await rows.count()) >= before, `${await rows.count()} of ${before} entries`);
+    for (const one of [...made, id]) await request("DELETE", "/api/sessions/" + one);
+  },
+
   async "scratch"(t) {
     for (const name of ["one.txt", "two.txt"]) fs.writeFileSync(t.server.work(name), "before\n");
     for (const name of ["one.txt", "two.txt", "three.txt"]) {

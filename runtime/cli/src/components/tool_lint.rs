@@ -123,15 +123,16 @@ pub(crate) fn among(loaded: &[Loaded]) -> BTreeMap<String, Vec<String>> {
 /// else.
 const MAX_SHOWN: usize = 8;
 
-/// Shows the first findings of a component or server, and how many more there are.
+/// Shows the first findings of a component or server, and how many more there are. Those of a server that is started for several
+/// clients are the same, and are shown once.
 pub(crate) fn warn<'a>(findings: impl Iterator<Item = (&'a str, &'a [String])>, console: &Console) {
     for (name, findings) in findings {
         for finding in findings.iter().take(MAX_SHOWN) {
-            console.note(text!("warning: {}", finding));
+            console.note_once(text!("warning: {}", finding));
         }
         let omitted = findings.len().saturating_sub(MAX_SHOWN);
         if omitted > 0 {
-            console.note(text!(
+            console.note_once(text!(
                 "warning: {} more findings of this kind in `{}`",
                 omitted,
                 name

@@ -198,10 +198,31 @@ fn nothing_fits(asked: &str, request: &Request) -> String {
 }
 
 fn sentence(asked: &str, name: &str, result: &str, is_error: bool) -> String {
-    let shown = cut(&told(asked, result));
+    let told = told(asked, result);
+    let (shown, is_cut) = cut(&told);
     let verb = if is_error { "failed" } else { "says" };
-    let join = if shown.contains('\n') { "\n\n" } else { " " };
-    format!("{MARK}: `{name}` {verb}:{join}{shown}")
+    // Lines are those of the tool, not Markdown.
+    let mut text = match shown.contains('\n') {
+        true => {
+            let fence = "`".repeat(longest_run(shown).max(2) + 1);
+            let end = if is_cut { "…" } else { "" };
+            format!("{MARK}: `{name}` {verb}:\n\n{fence}\n{shown}{end}\n{fence}")
+        }
+        false => format!(
+            "{MARK}: `{name}` {verb}: {shown}{}",
+            if is_cut { "…" } else { "" }
+        ),
+    };
+    if is_cut {
+        text.push_str(&format!("\n[cut after {MAX_RESULT_CHARS} characters]"));
+    }
+    text
+}
+
+/// Length of the longest run of backticks in a text, which a fence around it exceeds (CommonMark 0.31, section 4.5).
+fn longest_run(text: &str) -> usize {
+    let runs = text.split(|character| character != '`');
+    runs.map(str::len).max().unwrap_or(0)
 }
 
 /// Text of a result. For a flat JSON object, the fields named in the request come first.
@@ -228,9 +249,10 @@ fn told(asked: &str, result: &str) -> String {
     texts.join(", ")
 }
 
-fn cut(text: &str) -> String {
+/// Returns the beginning of a text, and whether something is missing.
+fn cut(text: &str) -> (&str, bool) {
     match text.char_indices().nth(MAX_RESULT_CHARS) {
-        Some((end, _)) => format!("{}…\n[cut after {MAX_RESULT_CHARS} characters]", &text[..end]),
-        None => text.to_owned(),
+        Some((end, _)) => (&text[..end], true),
+        None => (text, false),
     }
 }

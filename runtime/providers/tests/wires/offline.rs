@@ -223,6 +223,13 @@ async fn answer_quotes_the_tool_and_states_that_no_model_is_used() {
         next(after("1234 words", false)).await,
         "offline stand-in, no model: `text_count` says: 1234 words"
     );
+    // Lines stand in a block of their own, whatever they have of Markdown.
+    assert_eq!(
+        next(after("--- old\n+++ new\n```\n-red", false)).await,
+        "offline stand-in, no model: `text_count` says:\n\n````\n--- old\n+++ new\n```\n-red\n````"
+    );
+    let long = next(after(&"a\n".repeat(10_000), false)).await;
+    assert!(long.contains("…\n```\n[cut after "), "{long}");
     assert_eq!(
         next(after("Error: README.md does not exist", true)).await,
         "offline stand-in, no model: `text_count` failed: Error: README.md does not exist"

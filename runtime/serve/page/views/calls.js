@@ -1,5 +1,5 @@
 // Calls as lines that open to everything that is known about them.
-import { h, foreign, line, box, replace, span, bytes, count, append } from "../dom.js";
+import { h, foreign, line, box, replace, span, bytes, count, plural, append } from "../dom.js";
 
 const STATES = {
   waiting: ["…", "waiting", ""], asked: ["?", "waits for you", "warn"], client: ["…", "waits for its client", "warn"], running: ["◌", "running", ""], done: ["✓", "done", "good"],
@@ -13,8 +13,20 @@ const ERRORS = {
   crashed: "the tool crashed", cancelled: "the call was cancelled", host: "internal error of the host",
 };
 
+/** Limits of a call, in the words of the terminal. */
+const LIMITS = {
+  fuel: (most) => `${count(most)} units of fuel used up`, wall_time_ms: (most) => `not finished after ${span(most * 1000)}`, memory: (most) => `more than ${bytes(most)} of memory`,
+  table_elements: (most) => `more than ${plural(most, "table element")}`, instances: (most) => `more than ${count(most)} instances, memories or tables`,
+  handles: (most) => `more than ${plural(most, "handle")}`, output: (most) => `more than ${bytes(most)} of output`, stack: (most) => `recursion deeper than a stack of ${bytes(most)}`,
+};
+
+function limitText(limit) {
+  const [[name, most]] = Object.entries(limit || { "": 0 });
+  return Object.hasOwn(LIMITS, name) ? LIMITS[name](most) : name;
+}
+
 export function errorText(error) {
-  if (error.kind === "limit") return JSON.stringify(error.limit);
+  if (error.kind === "limit") return limitText(error.limit);
   return error.message || error.cause || error.name || error.output || "";
 }
 
@@ -86,9 +98,9 @@ export function details(call, options = {}) {
   if (call.structured !== undefined) parts.push(section("Structured result", box(json(call.structured), { label: "Structured result" })));
   if (call.log?.length) {
     const rows = call.log.map((row) => `${row.level} ${row.source} ${row.message}`).join("\n");
-    parts.push(section(`Log${call.lost ? `, without the last ${call.lost} lines` : ""}`, box(rows, { label: "Log" })));
+    parts.push(section(`Log${call.lost ? `, without the last ${plural(call.lost, "line")}` : ""}`, box(rows, { label: "Log" })));
   }
-  if (call.nested) parts.push(h("p.faint", null, `${count(call.nested)} events of an agent`, call.inside && [", last tool: ", line(call.inside, 60)]));
+  if (call.nested) parts.push(h("p.faint", null, `${plural(call.nested, "event")} of an agent`, call.inside && [", last tool: ", line(call.inside, 60)]));
   if (call.receipt) parts.push(section("Receipt", receipt(call.receipt)));
   if (call.state === "running" && options.onCancel) {
     parts.push(h("p", null, h("button", { onclick: () => options.onCancel(call) }, "Cancel the turn")));
@@ -139,7 +151,7 @@ export function receipt(used) {
     append(list, [h("li.bad", null, "⊘ denied ", line(denial.what, 40), " ", h("code.name", null, foreign(denial.target)),
       denial.allow_with && h("span.faint", null, " — the grant ", h("code.name", null, foreign(denial.allow_with)), " in your configuration would allow it"))]);
   }
-  if (used.omitted) append(list, [h("li", null, `${count(used.omitted)} more entries were left out`)]);
-  if (used.agent) append(list, [h("li", null, `agent: ${used.agent.steps} steps, ${used.agent.calls} calls`)]);
+  if (used.omitted) append(list, [h("li", null, plural(used.omitted, "more entry was left out", "more entries were left out"))]);
+  if (used.agent) append(list, [h("li", null, `agent: ${plural(used.agent.steps, "step")}, ${plural(used.agent.calls, "call")}`)]);
   return [all, list.childNodes.length ? list : h("p.faint", null, "touched nothing")];
 }

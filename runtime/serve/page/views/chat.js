@@ -1,8 +1,9 @@
 // The conversation: items, the question above the input, and the input.
 import { h, line, own, replace, announce } from "../dom.js";
-import { ApiError, follow } from "../api.js";
+import { ApiError } from "../api.js";
 import { api } from "../contract.js";
 import { Session } from "../model.js";
+import { Stream } from "../stream.js";
 import { itemView } from "./items.js";
 import { modelQuestion, questionCard } from "./question.js";
 import { Composer } from "./composer.js";
@@ -56,22 +57,22 @@ export class Chat {
     this.app.connection("");
     if (!id) return this.empty();
     const opened = this.session;
+    const stream = this.stream = new Stream(opened, {
+      connection: (...told) => this.app.connection(...told),
+      onEvent: (entry) => this.event(entry.event),
+      onState: (told) => this.state(told),
+      onDeleted: () => this.problem(new ApiError(404, "not_found", "the session was deleted")),
+    });
     try {
-      opened.info = await api.session(id);
-      await api.history(id, (entries) => { for (const entry of entries) opened.apply(entry); });
+      if (!await stream.load()) return;
     } catch (error) {
-      if (opened === this.session) this.problem(error);
+      if (!stream.isStopped) this.problem(error);
       return;
     }
-    if (opened !== this.session) return;
     if (!opened.items.length && opened.info.state === "new") this.empty();
     this.draw();
     this.toEnd();
-    this.stream = follow(api.eventsPath(id), {
-      last: () => opened.seq,
-      onMessage: (message) => { if (opened === this.session) this.message(message); },
-      onState: (state, detail) => { if (opened === this.session) this.connected(state, detail); },
-    });
+    stream.start();
   }
 
   close() {
@@ -111,17 +112,11 @@ export class Chat {
       h("button", { onclick: () => this.open(this.session?.id) }, "Retry")));
   }
 
-  message(message) {
-    let entry;
-    try { entry = JSON.parse(message.data); } catch { return; }
-    if (message.event === "state") { this.state(entry); return; }
-    if (message.event === "end") { this.ended(entry.reason); return; }
-    if (!entry.event || !this.session.apply(entry)) return;
-    const { type } = entry.event;
+  event({ type, text }) {
     if (type === "turn_started") this.composer.accepted();
     if (type === "step_finished") this.reload();
     if (type === "turn_finished") {
-      announce("Answer complete. " + (entry.event.text || "").slice(0, 600));
+      announce("Answer complete. " + (text || "").slice(0, 600));
       this.app.sessions.load();
       this.reload();
     }
@@ -130,20 +125,11 @@ export class Chat {
   }
 
   /** The state, and all open questions: the first message of a stream, and whenever one of them changes. */
-  state({ state, questions }) {
-    const { session } = this;
-    session.state = state;
-    session.running = state === "running" || state === "waiting";
+  state({ questions }) {
     this.questions = questions || [];
     this.drawQuestions();
     this.app.sessions.load();
     this.schedule();
-  }
-
-  ended(reason) {
-    if (reason !== "deleted") return;
-    this.stream.stop();
-    this.problem(new ApiError(404, "not_found", "the session was deleted"));
   }
 
   /** Budget and title, as of the end of a step or turn. */
@@ -209,21 +195,6 @@ export class Chat {
     else if (scrollTop < (this.lastTop ?? 0)) this.atEnd = false;
     this.lastTop = scrollTop;
     if (isAtEnd) this.below.hidden = true;
-  }
-
-  connected(state, detail) {
-    if (state === "live") {
-      if (this.wasLost) announce("Connection restored.");
-      this.wasLost = false;
-      this.app.connection("");
-      // The text of the step comes once more from its start.
-      this.session.restart();
-      return;
-    }
-    if (state === "refused") { this.app.connection("not connected: " + detail.message); return; }
-    if (!this.wasLost && detail > 0) { this.wasLost = true; this.lostAt = Date.now(); }
-    // A stream that the server ends is opened again within a second, which is no news.
-    if (Date.now() - this.lostAt > 400 || detail > 1) this.app.connection(`connection lost, retrying in ${detail} s`, () => this.stream?.retry());
   }
 
   /** A turn that is open, or runs in another process. */

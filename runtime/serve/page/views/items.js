@@ -144,19 +144,41 @@ const STOPS = {
   malformed_call: ["it wrote a call that the provider could not read, even when asked again", "Try again, or use another model."],
 };
 
-/** What to do after an error of a provider, by its kind. */
+/** What to do after an error of a provider, by its kind, as the terminal says it. */
 const ADVICE = {
   unauthorized: "Check the key of the provider; `toolcell config check` shows where it comes from.",
   context_length: "The conversation is longer than the model can read: start a new session, or use a model with a longer context.",
+  rate_limited: "Try again later, or check the limits of your account.",
+  quota_exceeded: "Waiting a little does not help: check the plan and balance of the account, or use another key, model or provider.",
+  timeout: "Try again later, or allow more time with `idle_timeout` or `request_timeout` in `[provider]`.",
+  unavailable: "Try again later.",
+  truncated: "Try again later.",
 };
+
+/** Why the wait that a server asks for was not waited, by the limit in the way. */
+const UNMET = { longest: "no request waits longer than 2 min", request_timeout: "it is beyond `request_timeout` in `[provider]`" };
+
+/** Why a request to a provider failed, and what to do. A server that says when to try again is heard. */
+function ofProvider(error) {
+  const asked = error.retry_after_ms ? span(error.retry_after_ms * 1000) : "";
+  const unmet = asked && Object.hasOwn(UNMET, error.wait_limit) && UNMET[error.wait_limit];
+  const waits = asked && ["rate_limited", "unavailable"].includes(error.kind);
+  return {
+    asks: unmet && `The server asks to wait ${asked}, and ${unmet}.`,
+    todo: waits ? `Try again in ${asked}${error.wait_limit === "request_timeout" ? ", or allow more time with `request_timeout` in `[provider]`" : ""}.`
+      : Object.hasOwn(ADVICE, error.kind) ? ADVICE[error.kind] : "Try again, or check the provider with `toolcell doctor`.",
+  };
+}
 
 /** What failed, why, and what to do, for each outcome that is no answer. `said` is true if the turn has a text all the same. */
 function failureOf(outcome, said) {
   const of = (what, why, todo) => ({ what, why, todo });
   const error = outcome.error || {};
   switch (outcome.outcome) {
-    case "provider_failed": return of(["request to provider ", h("code.name", null, foreign(error.provider)), " failed", error.status ? ` (HTTP ${error.status})` : ""],
-      error.message, error.wait_limit ? `Try again in ${span(error.retry_after_ms * 1000)}, as the server asks.` : ADVICE[error.kind] || "Try again, or check the provider with `toolcell doctor`.");
+    case "provider_failed": {
+      const { asks, todo } = ofProvider(error);
+      return { ...of(["request to provider ", h("code.name", null, foreign(error.provider)), " failed", error.status ? ` (HTTP ${error.status})` : ""], error.message, todo), asks };
+    }
     case "host_failed": return of("internal error of Toolcell", outcome.message, "Try again; `toolcell doctor` checks the installation.");
     case "budget": return of("the turn exhausted a budget", outcome.reason, "Raise the limit in the configuration, `[budget]`, or start a new session.");
     case "deadline": return of(`the turn reached its deadline of ${span(outcome.ms * 1000)}`, "", "Raise it with `[loop] deadline`, or send a message to continue.");
@@ -177,10 +199,10 @@ class End {
     const outcome = item.outcome || {};
     const parts = [plural(item.steps || 0, "step"), plural(item.calls || 0, "call"), ...used(item.usage, item.cost_micros), span((item.wall_ms || 0) * 1000)];
     const failure = failureOf(outcome, Boolean(item.text?.trim()));
-    const words = { cancelled: "■ cancelled · ", step_limit: `! the turn reached its limit of ${outcome.steps} steps · `, tools_failed: "! every call failed, and the answer was given without tools · " };
+    const words = { cancelled: "■ cancelled · ", step_limit: `! the turn reached its limit of ${plural(outcome.steps || 0, "step")} · `, tools_failed: "! every call failed, and the answer was given without tools · " };
     this.element = h("div.item.end", null,
       failure && h("div.failure", { role: "group", "aria-label": "The turn failed" }, h("h3", null, "✗ ", failure.what),
-        failure.why && box(failure.why, { lines: 6, label: "Reason" }), failure.todo && h("p", null, own(failure.todo)),
+        failure.why && box(failure.why, { lines: 6, label: "Reason" }), failure.asks && h("p", null, own(failure.asks)), failure.todo && h("p", null, own(failure.todo)),
         h("button", { onclick: () => onRetry(item) }, "Retry")),
       words[outcome.outcome] || "", parts.join(" · "));
   }

@@ -3,10 +3,12 @@ import { h, line, replace, ago } from "../dom.js";
 import { api } from "../contract.js";
 
 const STATES = {
-  new: ["new", ""], idle: ["✓ done", ""], running: ["◌ running", ""], waiting: ["? waits for you", "warn"], open: ["! interrupted", "warn"], client: ["… waits for its client", ""],
+  new: ["new", ""], idle: ["✓ done", ""], asked: ["? asks you", "warn"], running: ["◌ running", ""], waiting: ["? waits for you", "warn"], open: ["! interrupted", "warn"], client: ["… waits for its client", ""],
   elsewhere: ["in another process", ""], failed: ["✗ failed", "bad"],
 };
 const REFRESH = 5_000;
+/** Number of sessions in the list at first, and number of those that are added on request. */
+const SOME = 50;
 
 export class Sessions {
   constructor(aside, navigate) {
@@ -14,17 +16,20 @@ export class Sessions {
     this.navigate = navigate;
     this.current = null;
     this.list = h("ul.list");
-    this.more = h("button.quiet", { hidden: true, onclick: () => this.load(true) }, "older sessions");
+    this.more = h("button.quiet", { hidden: true, onclick: () => { this.wanted = this.sessions.length + SOME; this.load(); } }, "older sessions");
     this.status = h("p.small.faint", { role: "status" });
     this.search = h("input", { type: "search", placeholder: "Search ( / )", "aria-label": "Search sessions", oninput: () => this.typed() });
     replace(aside, h("button.main", { onclick: () => navigate("/") }, "New session"), this.search, this.status, this.list, this.more);
     this.sessions = [];
-    setInterval(() => { if (!document.hidden && !this.paged) this.load(); }, REFRESH);
+    this.wanted = SOME;
+    this.loads = 0;
+    this.shown = 0;
+    setInterval(() => { if (!document.hidden) this.load(); }, REFRESH);
   }
 
   typed() {
     clearTimeout(this.timer);
-    this.paged = false;
+    this.wanted = SOME;
     this.timer = setTimeout(() => this.load(), 200);
   }
 
@@ -33,16 +38,25 @@ export class Sessions {
     this.draw();
   }
 
-  async load(older = false) {
+  /** Reads the list anew, as long as it is. */
+  async load() {
     const query = this.search.value.trim();
+    const load = (this.loads += 1);
+    const { wanted } = this;
     try {
-      const page = await api.sessions({ query, cursor: older ? this.cursor : undefined });
-      if (query !== this.search.value.trim()) return;
-      this.paged = older;
-      this.sessions = older ? [...this.sessions, ...page.sessions] : page.sessions;
-      this.cursor = page.cursor;
-      this.more.hidden = !page.cursor;
-      this.status.textContent = this.sessions.length ? "" : query ? "No session has these words." : "No sessions yet.";
+      const all = [];
+      let cursor;
+      do {
+        const page = await api.sessions({ query, cursor, limit: wanted - all.length });
+        // Of two answers on the way, the later request has the newer one.
+        if (load < this.shown || query !== this.search.value.trim()) return;
+        all.push(...page.sessions);
+        cursor = page.cursor;
+      } while (cursor && all.length < wanted);
+      this.shown = load;
+      this.sessions = all;
+      this.more.hidden = !cursor;
+      this.status.textContent = all.length ? "" : query ? "No session has these words." : "No sessions yet.";
       this.draw();
     } catch (error) {
       this.status.textContent = error.status === 401 ? "Not signed in." : "The list could not be loaded: " + error.message;

@@ -3,60 +3,86 @@
 import { h, line, replace, span, count, bytes, money, box } from "../dom.js";
 import { api } from "../contract.js";
 import { Session } from "../model.js";
+import { Stream } from "../stream.js";
 import { details } from "./calls.js";
 import { about, price, tokens } from "./items.js";
 
 const ROW = 28;
+/** Pause between two drawings of a turn that runs, in milliseconds: bars grow meanwhile. */
+const PAUSE = 500;
 
-/** Returns the rows of a session: `{ kind, name, from, to, state, depth, entries }`, times in milliseconds. Work in progress ends
- *  `now`, or with the last event if that is 0. */
+/** State of the work that the end of a turn leaves undone, by its outcome. */
+const leftBy = (outcome) => (outcome?.outcome === "awaiting_approval" ? "paused" : "cancelled");
+
+/** A turn with its rows: what is in progress of it, and the turns of agents in it by the calls that run them. */
+const scope = (depth, rows) => ({ depth, rows, open: new Map(), inner: new Map() });
+
+/** Returns the rows of a session, those of an agent behind its call: `{ number, kind, name, from, to, state, depth, entries }`, times
+ *  in milliseconds. A row keeps its number when others follow. Work in progress ends `now`, or with the last event if that is 0. */
 export function rowsOf(entries, now = 0) {
-  const rows = [];
-  const open = new Map();
-  const begin = (key, row) => { rows.push(row); open.set(key, row); };
-  const end = (key, at, fields) => {
-    const row = open.get(key);
-    open.delete(key);
+  let made = 0;
+  const add = (within, row) => {
+    const added = { number: made, to: null, depth: within.depth, inner: [], ...row };
+    made += 1;
+    within.rows.push(added);
+    return added;
+  };
+  const begin = (within, key, row) => { const added = add(within, row); within.open.set(key, added); return added; };
+  const end = (within, key, at, fields) => {
+    const row = within.open.get(key);
+    within.open.delete(key);
     if (row) Object.assign(row, { to: at }, fields);
     return row;
   };
-  const visit = (event, at, depth, scope, entry) => {
+  /** Ends what is open in a turn, and in the agents of it. */
+  const endAll = (within, at, state) => {
+    for (const row of within.open.values()) Object.assign(row, { to: at, state });
+    within.open.clear();
+    for (const turn of within.inner.values()) endAll(turn, at, state);
+    within.inner.clear();
+  };
+  const visit = (event, at, within, entry) => {
     switch (event.type) {
       case "step_started":
-        begin(scope + "step", { kind: "model", name: `model, step ${event.step}`, from: at, to: null, state: "done", depth, entries: [entry] });
+        begin(within, "step", { kind: "model", name: `model, step ${event.step}`, from: at, state: "running", entries: [entry] });
         break;
-      case "step_finished": case "step_interrupted": {
-        const row = end(scope + "step", at, { state: event.type === "step_finished" ? "done" : "failed", usage: event.usage });
-        row?.entries.push(entry);
+      case "step_finished": case "step_interrupted":
+        end(within, "step", at, { state: event.type === "step_finished" ? "done" : "failed", usage: event.usage })?.entries.push(entry);
         break;
-      }
       case "call_started":
-        begin(scope + event.id, { kind: "call", name: event.tool, id: scope + event.id, from: at, to: null, state: "running", depth, entries: [entry] });
+        begin(within, "call " + event.id, { kind: "call", name: event.tool, id: event.id, from: at, state: "running", entries: [entry] });
         break;
-      case "call_finished": {
-        let row = open.get(scope + event.id);
-        if (!row) begin(scope + event.id, (row = { kind: "call", name: event.tool, from: at, depth, entries: [] }));
+      case "call_suspended": case "call_finished": {
+        const key = "call " + event.id;
+        const row = within.open.get(key) || begin(within, key, { kind: "call", name: event.tool || "call", id: event.id, from: at, entries: [] });
         row.entries.push(entry);
-        end(scope + event.id, at, { state: event.not_run ? "refused" : event.error ? "failed" : "done", receipt: event.receipt });
+        const state = event.type === "call_suspended" ? "paused" : event.not_run ? "refused" : event.error ? "failed" : "done";
+        end(within, key, at, { state, receipt: event.receipt });
+        // What an agent did not end is over with its call.
+        const turn = within.inner.get(event.id);
+        if (turn) endAll(turn, at, state === "paused" ? "paused" : "cancelled");
+        within.inner.delete(event.id);
         break;
       }
       case "hook_finished":
-        rows.push({ kind: "hook", name: `hook ${event.hook}, ${event.moment}`, from: at - (event.receipt?.wall_us || 0) / 1000, to: at, state: "done", depth, receipt: event.receipt, entries: [entry] });
+        add(within, { kind: "hook", name: `hook ${event.hook}, ${event.moment}`, from: at - (event.receipt?.wall_us || 0) / 1000, to: at, state: "done", receipt: event.receipt, entries: [entry] });
         break;
       case "approval_requested":
-        begin(scope + "ask" + event.id, { kind: "wait", name: `approval of ${event.tool}`, from: at, to: null, state: "running", depth, entries: [entry] });
+        begin(within, "ask " + event.id, { kind: "wait", name: `approval of ${event.tool}`, from: at, state: "running", entries: [entry] });
         break;
       case "approval_decided":
-        end(scope + "ask" + event.id, at, { state: event.approved ? "done" : "refused" })?.entries.push(entry);
+        end(within, "ask " + event.id, at, { state: event.approved ? "done" : "refused" })?.entries.push(entry);
         break;
       case "nested":
-        visit(event.event, at, depth + 1, scope + event.id + "/", entry);
+        if (!within.inner.has(event.id)) within.inner.set(event.id, scope(within.depth + 1, within.open.get("call " + event.id)?.inner || within.rows));
+        visit(event.event, at, within.inner.get(event.id), entry);
         break;
       case "turn_finished":
-        for (const [key, row] of open) { row.to = at; if (row.state === "running") row.state = "failed"; open.delete(key); }
+        endAll(within, at, leftBy(event.outcome));
         break;
     }
   };
+  const session = scope(0, []);
   let last = 0;
   // The time between turns is no work, and is cut.
   let cut = 0;
@@ -64,8 +90,11 @@ export function rowsOf(entries, now = 0) {
     const at = entry.at_ms || last;
     if (last && entry.event.type === "turn_started") cut += Math.max(0, at - last);
     last = at;
-    visit(entry.event, at - cut, 0, "", entry);
+    visit(entry.event, at - cut, session, entry);
   }
+  const rows = [];
+  const flatten = (all) => { for (const row of all) { rows.push(row); flatten(row.inner); } };
+  flatten(session.rows);
   for (const row of rows) {
     row.to ??= Math.max(now - cut, last - cut, row.from);
     // The times of events are whole milliseconds, and those of receipts are finer.
@@ -86,8 +115,14 @@ function measured(row) {
   return [whole <= 1 ? "≤ 1 ms" : span(whole * 1000), `${used}${part ? ` · ${span(part * 1000)} in its ${row.receipt.server ? "server" : "cell"}` : ""}`];
 }
 
-const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running" };
-const wordOf = (row) => (row.kind === "wait" ? { done: "approved", refused: "refused", running: "waiting", failed: "not decided" }[row.state] : WORDS[row.state]);
+const WORDS = { done: "done", failed: "failed", refused: "not run", running: "running", cancelled: "cancelled", paused: "paused" };
+const DECIDED = { done: "approved", refused: "refused", running: "waiting", cancelled: "not decided", paused: "not decided" };
+const wordOf = (row) => (row.kind === "wait" ? DECIDED : WORDS)[row.state];
+
+/** Most levels of agents that are indented, so that names have room. */
+const MOST_LEVELS = 4;
+/** Width of a level, in pixels. */
+const INDENT = 12;
 
 export class Timeline {
   constructor(app) {
@@ -112,23 +147,52 @@ export class Timeline {
   }
 
   async open(id) {
+    this.close();
     this.id = id;
     this.back.setAttribute("href", "/s/" + encodeURIComponent(id));
     replace(this.chosen);
     replace(this.space);
-    const session = new Session(id);
-    const entries = [];
-    let now = 0;
+    this.current = null;
+    this.app.connection("");
+    const session = this.session = new Session(id);
+    const stream = this.stream = new Stream(session, {
+      connection: (...told) => this.app.connection(...told),
+      onEvent: () => this.changed(),
+      onState: () => this.changed(),
+      onDeleted: () => this.problem("it was deleted"),
+    });
     try {
-      const { state } = await api.session(id);
-      if (["running", "waiting"].includes(state)) now = Date.now();
-      await api.history(id, (page) => { for (const entry of page) { entries.push(entry); session.apply(entry); } });
+      if (!await stream.load()) return;
     } catch (error) {
-      replace(this.totals, h("p.bad", null, "The session could not be loaded: " + error.message));
+      if (!stream.isStopped) this.problem(error.message);
       return;
     }
-    this.calls = session.calls;
-    this.all_rows = rowsOf(entries, now);
+    session.running = ["running", "waiting"].includes(session.info.state);
+    this.read();
+    this.all();
+    stream.start();
+  }
+
+  problem(why) { replace(this.totals, h("p.bad", null, "The session could not be loaded: " + why)); }
+
+  /** Draws soon, and as long as a turn runs. */
+  changed() {
+    if (this.timer) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      const isWhole = this.from === this.first && this.to === this.last;
+      this.read();
+      if (isWhole) this.all();
+      else { this.extent(); this.refresh(); }
+      if (this.current !== null) this.show();
+      if (this.session.running) this.changed();
+    }, PAUSE);
+  }
+
+  /** Makes rows and totals of the events. */
+  read() {
+    const { session } = this;
+    this.all_rows = rowsOf(session.events, session.running ? Date.now() : 0);
     const { totals } = session;
     let peak = 0;
     let moved = 0;
@@ -139,17 +203,26 @@ export class Timeline {
     const numbers = [["time", span(totals.wall * 1000)], ["tokens", `${about(totals)}${count(totals.input)} in, ${count(totals.output)} out`], ["cost", totals.cost === null ? "no prices" : price(totals, totals.cost)],
       ["calls", count(totals.calls)], ["fuel", count(totals.fuel)], ["peak memory", bytes(peak)], ["bytes", bytes(moved)], ["denials", (totals.denials ? "⊘ " : "") + count(totals.denials)]];
     replace(this.totals, numbers.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
-    this.all();
   }
 
-  close() { this.all_rows = []; }
+  close() {
+    this.stream?.stop();
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.all_rows = [];
+  }
+
+  /** Finds the time from the first row to the last. */
+  extent() {
+    const rows = this.all_rows;
+    this.first = rows.length ? Math.min(...slices(rows, (row) => row.from)) : 0;
+    this.last = rows.length ? Math.max(...slices(rows, (row) => row.to)) : 1;
+    if (this.last <= this.first) this.last = this.first + 1;
+  }
 
   all() {
-    const rows = this.all_rows;
-    this.from = rows.length ? Math.min(...slices(rows, (row) => row.from)) : 0;
-    this.to = rows.length ? Math.max(...slices(rows, (row) => row.to)) : 1;
-    if (this.to <= this.from) this.to = this.from + 1;
-    [this.first, this.last] = [this.from, this.to];
+    this.extent();
+    [this.from, this.to] = [this.first, this.last];
     this.refresh();
   }
 
@@ -172,9 +245,9 @@ export class Timeline {
     const drawn = `${top} ${end} ${this.from} ${this.to} ${this.shown.length}`;
     if (drawn === this.drawn) return;
     this.drawn = drawn;
-    const focused = document.activeElement?.dataset?.row;
+    const focused = document.activeElement?.dataset?.number;
     replace(this.space, this.shown.length ? this.shown.slice(top, end).map((row, index) => this.row(row, top + index)) : h("p.faint", null, "Nothing to show."));
-    if (focused) this.space.querySelector(`[data-row="${focused}"]`)?.focus({ preventScroll: true });
+    if (focused) this.space.querySelector(`[data-number="${focused}"]`)?.focus({ preventScroll: true });
   }
 
   row(row, index) {
@@ -198,20 +271,31 @@ export class Timeline {
     if (end < 100 - room) label.style.left = `calc(${Math.max(0, end)}% + 4px)`;
     else if (left > room) label.style.right = `calc(${Math.max(0, 100 - left)}% + 4px)`;
     else label.classList.add("over");
-    const button = h("button.time-row", { "data-row": String(index), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index) },
-      h("span.what", null, "  ".repeat(row.depth), line(row.name, 60)), h("span.lane", null, bar, label));
+    const button = h("button.time-row", { "data-row": String(index), "data-number": String(row.number), onclick: () => this.choose(row, index), onkeydown: (event) => this.rowKey(event, index) },
+      h("span.what", null, row.depth > 0 && h("span.unseen", null, `in an agent, level ${row.depth}: `), line(row.name, 60)), h("span.lane", null, bar, label));
+    button.firstChild.style.paddingLeft = `${8 + INDENT * Math.min(row.depth, MOST_LEVELS)}px`;
     button.style.top = `${index * ROW}px`;
-    if (this.current === row) button.setAttribute("aria-current", "true");
+    if (this.current === row.number) button.setAttribute("aria-current", "true");
     return button;
   }
 
   choose(row) {
-    this.current = row;
+    this.current = row.number;
+    this.shownAs = "";
     this.drawn = "";
     this.draw();
-    const call = row.kind === "call" && !row.depth && [...this.calls.values()].find((one) => one.id === row.id);
+    this.show();
+  }
+
+  /** Shows the chosen row below the others; what is open in it stays open as long as nothing of it changes. */
+  show() {
+    const row = this.all_rows.find(({ number }) => number === this.current);
+    const shownAs = `${this.current} ${row.entries.length} ${row.state}`;
+    if (shownAs === this.shownAs) return;
+    this.shownAs = shownAs;
+    const call = row.kind === "call" && !row.depth && [...this.session.calls.values()].find((one) => one.id === row.id);
     replace(this.chosen, h("section.card", null, h("h2", null, line(row.name, 100)),
-      row.kind === "call" && h("p", null, `from start to result: ${measured(row).join("")}`), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
+      row.kind === "call" && h("p", null, row.state === "running" ? "it runs" : `from start to result: ${measured(row).join("")}`), call ? details(call) : row.receipt && h("p", null, `${span(row.receipt.wall_us)} · ${count(row.receipt.fuel)} fuel · ${bytes(row.receipt.peak_memory)} memory`),
       row.usage && h("p", null, tokens(row.usage)),
       h("details", null, h("summary", null, "Events as JSON"), row.entries.map((entry) => box(JSON.stringify(entry, null, 2), { label: "Event" })))));
   }

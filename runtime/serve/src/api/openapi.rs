@@ -158,7 +158,7 @@ fn schemas_of_sessions() -> Value {
     );
     let session = json!({
         "id": text(), "created_ms": number(), "used_ms": number(), "events": number(), "messages": number(), "bytes": number(), "usage": one("Tokens"),
-        "state": {"enum": ["new", "idle", "running", "waiting", "open", "client", "elsewhere", "failed"]},
+        "state": {"enum": ["new", "idle", "asked", "running", "waiting", "open", "client", "elsewhere", "failed"]},
     });
     let of_session = json!({
         "title": text(), "name": text(), "agent": text(), "parent": text(), "cost_micros": number(),
@@ -203,6 +203,8 @@ fn schemas_of_sessions() -> Value {
         }),
         &json!({"agents": list(&text()), "digest": text(), "limits": list(&text()), "receipts": list(&receipt)}),
     );
+    let new_response = json!({"type": "object", "required": ["model", "input"], "properties": {"model": text(), "input": {"type": ["string", "array"]}, "stream": {"type": ["boolean", "null"]}, "store": {"type": ["boolean", "null"]}, "previous_response_id": {"type": ["string", "null"]}, "instructions": {"type": ["string", "null"]}, "metadata": {"type": ["object", "null"]}, "tools": {"type": ["array", "null"], "maxItems": MAX_TOOLS}}});
+    let response = json!({"type": "object", "required": ["id", "object", "status", "output", "usage"], "properties": {"id": text(), "object": {"const": "response"}, "status": text(), "output": list(&object), "previous_response_id": {"type": ["string", "null"]}, "instructions": {"type": ["string", "null"]}, "metadata": &object}});
     json!({
         "Error": answer(&json!({"error": answer(&json!({"code": text(), "message": text()}), &json!({"hints": list(&text())}))}), &none),
         "OpenAiError": answer(&json!({"error": answer(&json!({"code": text(), "message": text(), "type": text(), "param": {}}), &none)}), &none),
@@ -248,7 +250,7 @@ fn schemas_of_sessions() -> Value {
         // Unknown members are ignored: clients of OpenAI send settings of the model.
         "ChatCompletion": {"type": "object", "required": ["model", "messages"], "properties": {"model": text(), "messages": list(&object), "stream": {"type": ["boolean", "null"]}, "n": {"enum": [1, null]}, "tools": {"type": ["array", "null"], "maxItems": MAX_TOOLS}}},
         "ChatAnswer": answer(&json!({"id": text(), "object": {"const": "chat.completion"}, "created": number(), "model": text(), "choices": list(&object), "usage": object}), &none),
-        "NewResponse": {"type": "object", "required": ["model", "input"], "properties": {"model": text(), "input": {"type": ["string", "array"]}, "stream": {"type": ["boolean", "null"]}, "store": {"type": ["boolean", "null"]}, "previous_response_id": {"type": ["string", "null"]}, "tools": {"type": ["array", "null"], "maxItems": MAX_TOOLS}}},
-        "Response": {"type": "object", "required": ["id", "object", "status", "output", "usage"], "properties": {"id": text(), "object": {"const": "response"}, "status": text(), "output": list(&object)}},
+        "NewResponse": new_response,
+        "Response": response,
     })
 }

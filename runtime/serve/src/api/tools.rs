@@ -1,8 +1,8 @@
 //! `GET /api/tools`: what the components can touch, and the last receipts of the client's calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hyper::{Response, StatusCode};
+use hyper::Response;
 use serde_json::{Value, json};
 use toolcell_http::BoxBody;
 
@@ -20,13 +20,11 @@ const ENTRIES: u64 = 500;
 const RECEIPTS: usize = 3;
 
 pub(super) async fn respond(server: &Server, call: &Call) -> Result<Response<BoxBody>, Failure> {
-    let host = &server.turns.host;
-    let main = host.agents().first().map(|agent| agent.id.as_str());
-    if !server.allows_agent(call, main.unwrap_or_default()) {
-        let message = "the client may not use the main agent, whose tools these are";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", message).noted());
+    let limits = &call.caller.state.limits;
+    let mut tools = server.turns.host.tools();
+    if limits.agents.is_some() {
+        keep_of_agents(&mut tools, |agent| limits.allows(agent));
     }
-    let mut tools = host.tools();
     let last = last(server, call).await?;
     for component in tools["components"].as_array_mut().into_iter().flatten() {
         let names = component["tools"].as_array().into_iter().flatten();
@@ -39,6 +37,31 @@ pub(super) async fn respond(server: &Server, call: &Call) -> Result<Response<Box
         component["receipts"] = json!(receipts);
     }
     Ok(answer::ok(&tools))
+}
+
+/// Keeps the components of the agents that a client may use, and the names of these agents. Hooks work for every agent.
+fn keep_of_agents(tools: &mut Value, is_allowed: impl Fn(&str) -> bool) {
+    let mut names = BTreeSet::new();
+    if let Some(components) = tools["components"].as_array_mut() {
+        components.retain_mut(|component| {
+            let agents = component["agents"].as_array_mut();
+            let is_kept = match agents {
+                Some(agents) => {
+                    agents.retain(|agent| agent.as_str().is_some_and(&is_allowed));
+                    !agents.is_empty()
+                }
+                None => component["kind"] == "hook",
+            };
+            if is_kept && let Some(name) = component["name"].as_str() {
+                names.insert(name.to_owned());
+            }
+            is_kept
+        });
+    }
+    if let Some(combinations) = tools["combinations"].as_array_mut() {
+        let is_known = |name: &Value| name.as_str().is_some_and(|name| names.contains(name));
+        combinations.retain(|set| set.as_array().is_some_and(|set| set.iter().all(is_known)));
+    }
 }
 
 /// Returns the last receipts of the client's calls, by tool.
@@ -64,4 +87,43 @@ async fn last(server: &Server, call: &Call) -> Result<BTreeMap<String, Vec<Value
         }
     }
     Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_sees_the_components_of_its_agents() {
+        let all = json!({
+            "components": [
+                {"name": "files", "kind": "tool", "agents": ["default"]},
+                {"name": "fetch", "kind": "tool", "agents": ["default", "helper"]},
+                {"name": "mail", "kind": "server", "agents": ["helper"]},
+                {"name": "idle", "kind": "server"},
+                {"name": "unused", "kind": "tool", "agents": []},
+                {"name": "filter", "kind": "hook"},
+            ],
+            "combinations": [["files", "fetch"], ["fetch", "mail"], ["fetch", "filter"]],
+            "guard": "ask",
+        });
+        let seen = |allowed: &[&str]| {
+            let mut tools = all.clone();
+            keep_of_agents(&mut tools, |agent| allowed.contains(&agent));
+            tools
+        };
+        assert_eq!(
+            seen(&["helper"]),
+            json!({
+                "components": [
+                    {"name": "fetch", "kind": "tool", "agents": ["helper"]},
+                    {"name": "mail", "kind": "server", "agents": ["helper"]},
+                    {"name": "filter", "kind": "hook"},
+                ],
+                "combinations": [["fetch", "mail"], ["fetch", "filter"]],
+                "guard": "ask",
+            })
+        );
+        assert_eq!(seen(&["default"])["components"][1]["agents"], json!(["default"]));
+    }
 }

@@ -17,6 +17,7 @@ use super::feed::{Feed, Form};
 use super::messages::Conversation;
 use super::response_id::ResponseId;
 use super::response_stream::Stream;
+use super::stored::{MAX_KEPT, MadeWith};
 use super::{
     MAX_NAME, NO_LOGPROBS, V1, Wishes, check_absent, failure_of, incomplete_reason, is_wanted,
     responses_usage, seconds,
@@ -25,6 +26,15 @@ use super::{begin, format, references};
 use crate::answer::{self, Failure, excerpt};
 use crate::host::{ClientTool, Keep, TurnEnd, TurnRequest};
 use crate::server::{Call, Server};
+
+/// Maximum number of texts in the metadata of a response, as at OpenAI.
+const MAX_METADATA: usize = 16;
+
+/// Maximum length of the name of such a text, in characters.
+const MAX_METADATA_KEY: usize = 64;
+
+/// Maximum length of such a text, in characters.
+const MAX_METADATA_VALUE: usize = 512;
 
 #[derive(Default, Deserialize)]
 struct Wanted {
@@ -82,7 +92,18 @@ impl Wanted {
                 "the number of calls is limited by the policy of the server",
             ),
             ("top_logprobs", is_wanted(&self.top_logprobs), NO_LOGPROBS),
-        ])
+        ])?;
+        check_metadata(&self.metadata)
+    }
+
+    /// Returns what a stored response tells of its request.
+    fn made_with(&self) -> MadeWith {
+        let kept = |text: &Option<String>| text.clone().filter(|text| text.len() <= MAX_KEPT);
+        MadeWith {
+            previous_response_id: kept(&self.previous_response_id),
+            instructions: kept(&self.instructions),
+            metadata: self.metadata.as_object().cloned().unwrap_or_default(),
+        }
     }
 
     /// Takes the input, and the results of calls in it.
@@ -125,6 +146,32 @@ impl Wanted {
             all.push(tool_of(tool)?);
         }
         super::tools(all)
+    }
+}
+
+/// Checks the metadata of a response, which are kept with it: texts, as many and as long as those of OpenAI.
+fn check_metadata(metadata: &Value) -> Result<(), Failure> {
+    let has_length = |text: &str, most: usize| text.chars().count() <= most;
+    let is_right = match metadata {
+        Value::Null => true,
+        Value::Object(all) => {
+            all.len() <= MAX_METADATA
+                && all.iter().all(|(key, value)| {
+                    has_length(key, MAX_METADATA_KEY)
+                        && value
+                            .as_str()
+                            .is_some_and(|value| has_length(value, MAX_METADATA_VALUE))
+                })
+        }
+        _ => false,
+    };
+    match is_right {
+        true => Ok(()),
+        false => Err(Failure::invalid(format!(
+            "`metadata` is an object of at most {MAX_METADATA} texts of at most {MAX_METADATA_VALUE} characters, whose names have at \
+             most {MAX_METADATA_KEY}"
+        ))
+        .param("metadata")),
     }
 }
 
@@ -214,6 +261,20 @@ pub(super) async fn respond(
         }
     };
     let is_in_store = matches!(begin.keep, Keep::Stored);
+    let id = ResponseId {
+        session: begin.session.clone(),
+        turn: begin.events,
+        at: begin.at,
+    };
+    if is_in_store {
+        let kept = wanted.made_with().keep(server, &id, begin.is_new).await;
+        if let (Err(failure), true) = (&kept, begin.is_new) {
+            // No client knows of the session.
+            let _ = server.turns.host.delete(&begin.session).await;
+            return Err(failure.clone());
+        }
+        kept?;
+    }
     let request = TurnRequest {
         events: is_in_store.then_some(begin.at),
         client: call.caller.owner.clone(),
@@ -232,11 +293,6 @@ pub(super) async fn respond(
     let form = Form::of(request.answer.is_some(), wanted.toolcell);
     let feed = Feed::new(form, begin.beginning);
     run(server, call, (request, held), feed.clone(), cancel, begin.is_new);
-    let id = ResponseId {
-        session: begin.session,
-        turn: begin.events,
-        at: begin.at,
-    };
     let answer = Answer {
         message: id.message(),
         id,
@@ -272,8 +328,14 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Creates the answer to a request that was stored, of which only the model is known.
-    pub(super) fn of_store(id: ResponseId, owner: &str, model: String, created: u64) -> Self {
+    /// Creates the answer to a request that was stored.
+    pub(super) fn of_store(
+        id: ResponseId,
+        owner: &str,
+        model: String,
+        created: u64,
+        made_with: MadeWith,
+    ) -> Self {
         Self {
             message: id.message(),
             id,
@@ -282,6 +344,9 @@ impl Answer {
             created,
             wanted: Wanted {
                 model,
+                previous_response_id: made_with.previous_response_id,
+                instructions: made_with.instructions,
+                metadata: Value::Object(made_with.metadata),
                 ..Wanted::default()
             },
         }

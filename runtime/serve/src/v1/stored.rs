@@ -1,7 +1,8 @@
 //! `GET /v1/responses/{id}`: a response that was stored.
 
 use hyper::Response;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use toolcell_core::event::TurnOutcome;
 use toolcell_http::BoxBody;
 
@@ -14,6 +15,48 @@ use crate::server::{Call, Server};
 
 /// Reason of a response that is incomplete because the server ended, or its client left.
 const INTERRUPTED: &str = "interrupted";
+
+/// Maximum length of instructions that are kept with a response, in bytes. Each response of a conversation has its own.
+pub(super) const MAX_KEPT: usize = 256 << 10;
+
+/// What a response was made with and its turn does not tell.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MadeWith {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) previous_response_id: Option<String>,
+    /// Absent also if they are longer than [`MAX_KEPT`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) instructions: Option<String>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) metadata: Map<String, Value>,
+}
+
+impl MadeWith {
+    /// Keeps it with the session, before the turn begins. Another request with this identifier, which did not begin, can have left
+    /// something.
+    pub(super) async fn keep(
+        &self,
+        server: &Server,
+        id: &ResponseId,
+        is_new_session: bool,
+    ) -> Result<(), Failure> {
+        if is_new_session && *self == Self::default() {
+            return Ok(());
+        }
+        let json = serde_json::to_string(self).map_err(|error| Failure::failed(error.to_string()))?;
+        let store = server.turns.host.store();
+        Ok(store.keep_result(&id.session, &id.to_string(), &json).await?)
+    }
+
+    async fn of(server: &Server, id: &ResponseId) -> Result<Self, Failure> {
+        let store = server.turns.host.store();
+        let kept = store.kept_result(&id.session, &id.to_string()).await?;
+        // Responses of earlier versions have nothing.
+        Ok(kept
+            .and_then(|json| serde_json::from_str(&json).ok())
+            .unwrap_or_default())
+    }
+}
 
 pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Response<BoxBody>, Failure> {
     let none = || Failure::not_found("there is no such response");
@@ -44,7 +87,8 @@ pub(super) async fn respond(server: &Server, call: &Call, id: &str) -> Result<Re
         None => "incomplete",
     };
     let model = info.agent.unwrap_or_else(|| "default".into());
-    let answer = Answer::of_store(id, &call.caller.owner, model, turn.at_ms / 1_000);
+    let made_with = MadeWith::of(server, &id).await?;
+    let answer = Answer::of_store(id, &call.caller.owner, model, turn.at_ms / 1_000, made_with);
     let mut response = match status {
         "completed" => {
             let output = answer.output(&server.v1, &part.end.text, &part.end);

@@ -20,7 +20,7 @@ use rusqlite::Connection;
 use toolcell_core::store::{Entry, SessionInfo};
 use toolcell_core::{BoxFuture, Event, SessionStore, SharedError, StoreError};
 
-pub use self::daily::DailyUse;
+pub use self::daily::{DailyUse, TurnUse};
 pub use self::index::without_case;
 use self::totals::Totals;
 use self::write::{NewEntry, Op};
@@ -114,7 +114,17 @@ impl SqliteSessions {
             .await
     }
 
-    /// Returns the use of the finished turns and calls of all sessions from a time on, by day of UTC and agent, the oldest first.
+    /// Counts the use of a conversation that is not stored, for [`Self::daily_use`]. It is kept for 366 days.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub async fn count_unsaved(&self, agent: &str, owner: &str, used: TurnUse) -> Result<(), StoreError> {
+        let (agent, owner) = (agent.to_owned(), owner.to_owned());
+        self.acknowledge(Op::Count { agent, owner, used }).await
+    }
+
+    /// Returns the use of the finished turns and calls of all sessions from a time on, and that of conversations that are not stored,
+    /// by day of UTC and agent, the oldest first.
     ///
     /// # Errors
     /// If the file cannot be read.

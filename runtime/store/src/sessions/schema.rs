@@ -15,6 +15,7 @@ pub(super) const SESSIONS: Kind = Kind {
         Upgrade::Sql(OWNERS_AND_TIMES),
         Upgrade::Work(index::build),
         Upgrade::Sql(ESTIMATES),
+        Upgrade::Sql(UNSAVED),
     ],
 };
 
@@ -107,6 +108,17 @@ UPDATE sessions SET unpriced = cost_micros IS NULL AND input + output > 0 OR cos
         AND json_extract(event, '$.usage.input') + json_extract(event, '$.usage.output') > 0
     END
 );
+";
+
+/// Use of conversations that are not stored, by day of UTC since 1970-01-01.
+const UNSAVED: &str = "
+CREATE TABLE unsaved (
+    day INTEGER NOT NULL,
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    used TEXT NOT NULL,
+    PRIMARY KEY (day, agent, owner)
+) WITHOUT ROWID;
 ";
 
 /// Row of a session.

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::{Event, StoreError};
 
+use super::daily::{self, TurnUse};
 use super::failed;
 use super::index;
 use super::read;
@@ -51,6 +52,11 @@ pub(super) enum Op {
         call: String,
         text: String,
     },
+    Count {
+        agent: String,
+        owner: String,
+        used: TurnUse,
+    },
 }
 
 impl Operation for Op {
@@ -77,6 +83,9 @@ impl Operation for Op {
             Op::Fork { from, to, events } => fork(transaction, from, to, *events)?,
             Op::Delete { session } => delete(transaction, session)?,
             Op::Keep { session, call, text } => keep(transaction, session, call, text)?,
+            Op::Count { agent, owner, used } => {
+                daily::add_unsaved(transaction, now_ms(), (agent, owner), used).map_err(failed)?;
+            }
         }
         Ok(0)
     }

@@ -23,7 +23,7 @@ use super::describe;
 use super::held::{Held, size};
 use super::ledger::{self, Ledger};
 use super::scratch::ScratchDirectories;
-use super::turn::{self, ClientTools, Meter, WebApprover};
+use super::turn::{self, ClientTools, Meter, Unsaved, WebApprover};
 use crate::agent::setup::AgentSetup;
 use crate::approval::saved_approvals;
 use crate::approval::terminal::Known;
@@ -257,7 +257,12 @@ impl AgentHost {
             ),
             None => None,
         };
-        let held = (!is_stored).then(|| self.held.clone());
+        let unsaved = (!is_stored).then(|| Unsaved {
+            held: self.held.clone(),
+            store: self.store.clone(),
+            agent: request.agent.clone(),
+            client: request.client.clone(),
+        });
         let meter = Meter::new(
             self.ledger.clone(),
             reserved,
@@ -280,7 +285,7 @@ impl AgentHost {
                     (sink, log),
                     (cancel, meter),
                     tools,
-                    held,
+                    unsaved,
                     mark,
                 ))
             }),

@@ -14,7 +14,7 @@ use toolcell_core::schema::PatternTotal;
 use toolcell_core::tool::{CallContext, Hints, ToolName};
 use toolcell_core::{BoxFuture, CallResult, Event, EventSink, Schema, Tool, ToolCall, ToolError, ToolSpec};
 use toolcell_serve::{Asker, CallPlace, ClientCall, ClientTool, Refusal, Start, TurnEnd};
-use toolcell_store::LogFiles;
+use toolcell_store::{LogFiles, SqliteSessions, TurnUse};
 
 use super::clients::Daily;
 use super::held::Held;
@@ -380,6 +380,29 @@ fn since(before: Usage, all: Usage) -> Usage {
     }
 }
 
+/// Place of a conversation that is not stored.
+pub(super) struct Unsaved {
+    pub(super) held: Arc<Held>,
+    /// Where its use is counted, as that of sessions is.
+    pub(super) store: Arc<SqliteSessions>,
+    pub(super) agent: String,
+    pub(super) client: String,
+}
+
+impl Unsaved {
+    /// Counts what a turn has used since it began, or since its pause.
+    async fn count(&self, mut used: TurnUse, usage: Usage, cost: (Option<u64>, bool)) {
+        // The end of a turn has the tokens before its pause as well.
+        (used.usage, used.cost_micros) = (Usage::default(), None);
+        let (cost_micros, is_partial) = cost;
+        used.usage.add_turn(&mut used.cost_micros, usage, cost_micros);
+        used.usage.unpriced |= is_partial;
+        if let Err(error) = self.store.count_unsaved(&self.agent, &self.client, used).await {
+            tracing::warn!("could not count the use of a conversation: {error}");
+        }
+    }
+}
+
 /// Runs a turn.
 pub(super) async fn run(
     mut session: Session,
@@ -387,11 +410,13 @@ pub(super) async fn run(
     (sink, log): (Arc<dyn EventSink>, Option<Arc<LogFiles>>),
     (cancel, meter): (CancellationToken, Meter),
     tools: ClientTools,
-    held: Option<Arc<Held>>,
+    unsaved: Option<Unsaved>,
     mark: Option<Mark>,
 ) -> TurnEnd {
     let (meter, stop) = (Arc::new(meter), cancel.clone());
     let of_events = meter.clone();
+    let used = Arc::new(Mutex::new(TurnUse::default()));
+    let counted = unsaved.is_some().then(|| used.clone());
     let last = Arc::new(Mutex::new(String::new()));
     let said = last.clone();
     let both = move |event: &Event| {
@@ -413,11 +438,20 @@ pub(super) async fn run(
         if let Some(log) = &log {
             log.event(event);
         }
+        if let Some(used) = &counted {
+            used.lock().unwrap_or_else(PoisonError::into_inner).event(event);
+        }
     };
     let before = turn_usage(&session);
+    let spent = session.state().spent();
     let report = session.run(start, &both, cancel).await;
     drop(mark);
     let is_used_up = !meter.end(&session);
+    if let (Some(unsaved), Ok(report)) = (&unsaved, &report) {
+        let used = std::mem::take(&mut *used.lock().unwrap_or_else(PoisonError::into_inner));
+        let cost = session.state().spent().cost_since(&spent, meter.prices.as_ref());
+        unsaved.count(used, since(before, report.usage), cost).await;
+    }
     let report = match report {
         Ok(report) => report,
         Err(error) => {
@@ -440,8 +474,8 @@ pub(super) async fn run(
         .into_iter()
         .map(|(_, call)| call)
         .collect();
-    if let Some(held) = held.filter(|_| !waiting.is_empty()) {
-        held.keep(session);
+    if let Some(unsaved) = unsaved.filter(|_| !waiting.is_empty()) {
+        unsaved.held.keep(session);
     }
     TurnEnd {
         outcome: Some(report.outcome),

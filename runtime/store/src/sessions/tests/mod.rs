@@ -1,3 +1,4 @@
+mod daily;
 mod list;
 
 use std::sync::Arc;
