@@ -45,6 +45,7 @@ export const api = {
   resume: (id) => post(path(id, "/resume")),
   abandon: (id) => post(path(id, "/abandon")),
   cancel: (id) => post(path(id, "/cancel")),
+  cancelCall: (id, call) => post(path(id, `/calls/${encodeURIComponent(call)}/cancel`)),
   answer: (id, question, choice, words) =>
     post(path(id, `/questions/${encodeURIComponent(question.id)}`), choice.id === "refuse" && words ? { choice: choice.id, words } : { choice: choice.id }),
 

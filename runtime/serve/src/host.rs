@@ -180,9 +180,14 @@ pub struct PreparedTurn {
     pub events: u64,
     /// Size of its messages, in bytes of JSON.
     pub bytes: usize,
+    /// Cancels a call of the turn while it runs.
+    pub cancel_call: CancelCall,
     /// Runs the turn. Dropping the future interrupts it.
     pub run: RunTurn,
 }
+
+/// Cancels the call with this identifier; false if it does not run.
+pub type CancelCall = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Runs a turn, whose events go to the sink, until its end or its cancellation.
 pub type RunTurn =

@@ -34,8 +34,9 @@ mod v1;
 pub use access::{Access, LINK_PATH, LinkPrinter, PageKey};
 pub use clients::{AuditLine, Client, ClientLimits, Decision, MAX_REQUESTS};
 pub use host::{
-    AgentInfo, Asker, Attachment, CallPlace, ClientCall, ClientTool, Found, Host, Keep, PreparedTurn,
-    QuestionText, Refusal, RunTurn, ScratchDecision, Start, TextPart, TurnEnd, TurnRequest, Words,
+    AgentInfo, Asker, Attachment, CallPlace, CancelCall, ClientCall, ClientTool, Found, Host, Keep,
+    PreparedTurn, QuestionText, Refusal, RunTurn, ScratchDecision, Start, TextPart, TurnEnd, TurnRequest,
+    Words,
 };
 pub use room::{MAX_CLIENT_MESSAGES, MAX_MESSAGES, MAX_UNREAD};
 pub use server::{MAX_CONNECTIONS, Server};

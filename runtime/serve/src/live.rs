@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::{ApprovalCause, ApprovalRequest, BoxFuture, Decision, Event, EventSink};
 
-use crate::host::{Asker, Host, TextPart, TurnEnd, Words};
+use crate::host::{Asker, CancelCall, Host, TextPart, TurnEnd, Words};
 
 /// Maximum number of progress reports kept of calls that run.
 const MAX_PROGRESS: usize = 256;
@@ -52,6 +52,8 @@ struct Running {
     seq: Option<u64>,
     /// The end of the turn is stored; what follows it, such as hooks, still runs.
     is_finished: bool,
+    /// Cancels one of its calls, once it has begun.
+    cancel_call: Option<CancelCall>,
 }
 
 /// Answer to the wish to begin a turn.
@@ -186,6 +188,7 @@ impl Live {
             cancel: cancel.clone(),
             seq: None,
             is_finished: false,
+            cancel_call: None,
         });
         state.failure = None;
         Reserved::Yes
@@ -200,7 +203,7 @@ impl Live {
     }
 
     /// Notes that a turn begins after some events.
-    pub(crate) fn begin(&self, length: u64) {
+    pub(crate) fn begin(&self, length: u64, cancel_call: CancelCall) {
         self.change(|state| {
             state.length = length;
             state.step = Step {
@@ -209,6 +212,7 @@ impl Live {
             };
             if let Some(running) = &mut state.running {
                 running.seq = Some(length + 1);
+                running.cancel_call = Some(cancel_call);
             }
             state.version += 1;
         });
@@ -252,6 +256,13 @@ impl Live {
     /// True if tools run without a question, which is known here only.
     pub(crate) fn has_allowed(&self) -> bool {
         !self.lock().allowed.is_empty()
+    }
+
+    /// Cancels a call of the turn; false if it does not run.
+    pub(crate) fn cancel_call(&self, id: &str) -> bool {
+        let running = |state: &State| state.running.as_ref()?.cancel_call.clone();
+        let cancel = running(&self.lock());
+        cancel.is_some_and(|cancel| cancel(id))
     }
 
     /// Cancels the turn; false if none runs.

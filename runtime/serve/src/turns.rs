@@ -251,7 +251,7 @@ impl Turns {
             };
             let line = AuditLine::new(Some(&client), Decision::Turn, true, agent.as_str());
             turns.host.audit(&line.of(&id));
-            live.begin(prepared.events);
+            live.begin(prepared.events, prepared.cancel_call.clone());
             let next = turns.clone();
             turns.tasks.spawn(async move {
                 let sink: Arc<dyn EventSink> = live.clone();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{SCRIPTED, Served, asking, is_finished, is_waiting, user};
 use crate::hooks::built;
+use crate::probe::Probe;
 
 #[test]
 fn next_turn_may_begin_once_the_last_has_finished() {
@@ -71,6 +72,40 @@ fn allow_like_answers_the_other_questions_of_the_tool() {
     assert_eq!(all.last().unwrap()["event"]["text"], "Done.");
     let receipts = served.get(&format!("{session}/receipts")).json();
     assert_eq!(receipts["receipts"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn one_call_is_cancelled_while_its_turn_goes_on() {
+    let count = json!({"name": "text_count", "arguments": {"text": "a"}});
+    let endless = json!({"name": "probe", "arguments": {"a": 1}});
+    let user = user(json!([{"calls": [endless, count]}, {"text": "Done."}]));
+    user.probe("probe.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let probe = user.work().join("probe.wasm");
+    user.configure(&format!(
+        "[tools.probe]\ncomponent = {probe:?}\nlimits = {{ wall = \"10m\" }}\n"
+    ));
+    let served = Served::with(&user, &[&SCRIPTED[..], &["--tool", "probe"]].concat());
+    let session = served.session();
+    let cancel = |call: &str| served.post(&format!("{session}/calls/{call}/cancel"), &json!({}));
+    assert_eq!(cancel("x").json()["error"]["code"], "no_call");
+    served.post(&format!("{session}/turns"), &json!({"text": "Go."}));
+    let has_begun =
+        |value: &Value| value["event"]["type"] == "call_started" && value["event"]["tool"] == "probe";
+    let (_, all) = served.stream(&session, 0, has_begun);
+    let id = all.last().unwrap()["event"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(cancel("none").status, 409);
+    assert_eq!(cancel(&id).status, 202);
+    let (_, all) = served.stream(&session, 0, is_finished);
+    assert_eq!(all.last().unwrap()["event"]["text"], "Done.");
+    let errors: Vec<&Value> = all
+        .iter()
+        .map(|value| &value["event"])
+        .filter(|event| event["type"] == "call_finished")
+        .filter_map(|event| event.get("error"))
+        .collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0]["kind"], "cancelled");
+    assert_eq!(cancel(&id).status, 409);
 }
 
 #[test]

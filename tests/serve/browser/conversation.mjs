@@ -224,6 +224,16 @@ export const conversation = {
     await page.waitForSelector("textarea:enabled");
   },
 
+  async "one call is cancelled"(t) {
+    const page = await session(t, "Call without end");
+    await page.locator(".call .state", { hasText: "running" }).waitFor();
+    await page.locator(".call > button").click();
+    await page.getByRole("button", { name: "Cancel this call" }).click();
+    await ended(page);
+    assert.match(await page.locator(".call").innerText(), /the call was cancelled/);
+    assert.match(await answer(page), /cancelled/, "the model is told");
+  },
+
   async "broken connection"(t) {
     t.model.hold(0.6);
     const page = await session(t, "Answer slowly");

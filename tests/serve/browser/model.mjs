@@ -98,7 +98,10 @@ export async function startModel(beacon) {
     if (prompt.includes("Ask me")) {
       send({ content: "I need to know something." });
       calls([["ask_question", { question: prompt.includes("at length") ? "Which directory? ".repeat(200) : "Which directory?", suggestions: ["out", "docs"] }]]);
-    } else if (prompt.includes("Stop at the limit")) {
+    } else if (prompt.includes("Call without end") && !results.length) {
+      calls([["json_query", { program: "last(range(1e12))", json: null }]]);
+    } else if (prompt.includes("Call without end")) await text(`The tool said: ${textOf(results[0].content)}`);
+    else if (prompt.includes("Stop at the limit")) {
       send({ content: "The first half" });
       send({}, "length");
     } else if (prompt.includes("slowly")) await text(LONG, 60, 12);

@@ -103,7 +103,7 @@ export function details(call, options = {}) {
   if (call.nested) parts.push(h("p.faint", null, `${plural(call.nested, "event")} of an agent`, call.inside && [", last tool: ", line(call.inside, 60)]));
   if (call.receipt) parts.push(section("Receipt", receipt(call.receipt)));
   if (call.state === "running" && options.onCancel) {
-    parts.push(h("p", null, h("button", { onclick: () => options.onCancel(call) }, "Cancel the turn")));
+    parts.push(h("div.row", null, h("button", { onclick: () => options.onCancel(call) }, "Cancel this call"), h("span.small.faint", null, "The turn goes on, and the model is told.")));
   }
   return parts;
 }

@@ -157,7 +157,7 @@ export class Chat {
       this.column.querySelector(".empty")?.remove();
       for (const item of added) {
         const view = itemView(item, {
-          onCancel: () => this.cancel(), onRetry: (end) => this.retry(end), onEdit: (user) => this.edit(user),
+          onCancel: (call) => this.cancelCall(call), onRetry: (end) => this.retry(end), onEdit: (user) => this.edit(user),
         });
         view.element.item = item;
         this.views.set(item, view);
@@ -272,6 +272,11 @@ export class Chat {
   retry(end) {
     const user = this.session.items.findLast((item) => item.kind === "user" && item.turn === end.turn);
     if (user) this.send(user.text, filesOf(user));
+  }
+
+  async cancelCall(call) {
+    // One that has ended meanwhile needs no word: its card shows the end.
+    try { await api.cancelCall(this.session.id, call.id); } catch (error) { if (error.code !== "no_call") this.composer.failed("Not cancelled: " + error.message); }
   }
 
   async cancel() {

@@ -151,6 +151,7 @@ pub(crate) async fn respond(
                 ["events"] => events::respond(server, &call, session, place).await,
                 ["questions"] => Ok(questions::of_session(server, &session)),
                 ["questions", question] => questions::answer(server, &call, &session, question),
+                ["calls", id, "cancel"] => turns::cancel_call(server, &call, &session, &part(id)?),
                 [word] => {
                     let started = turns::respond(server, &call, session, word).await;
                     drop(held);

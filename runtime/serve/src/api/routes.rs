@@ -207,6 +207,13 @@ pub(crate) const ROUTES: &[Route] = &[
         &[409],
     ),
     post(
+        "/api/sessions/{id}/calls/{call}/cancel",
+        "Cancels a running call, while its turn goes on",
+        "Nothing",
+        (202, "Nothing"),
+        &[409],
+    ),
+    post(
         "/api/sessions/{id}/compact",
         "Summarises the older part of the conversation",
         "Nothing",

@@ -79,6 +79,22 @@ pub(super) async fn respond(
     ))
 }
 
+/// Cancels one call of the running turn, which goes on.
+pub(super) fn cancel_call(
+    server: &Server,
+    call: &Call,
+    info: &SessionInfo,
+    id: &str,
+) -> Result<Response<BoxBody>, Failure> {
+    call.parse_nothing()?;
+    let live = server.turns.find(&info.id);
+    if live.is_some_and(|live| live.cancel_call(id)) {
+        return Ok(answer::json_of(StatusCode::ACCEPTED, &json!({})));
+    }
+    let message = "no such call of the session runs in this server";
+    Err(Failure::new(StatusCode::CONFLICT, "no_call", message))
+}
+
 /// Returns the agent of a session.
 fn agent(server: &Server, call: &Call, info: &SessionInfo) -> Result<String, Failure> {
     let agent = info.agent.as_deref().unwrap_or("default");

@@ -275,8 +275,10 @@ impl AgentHost {
             _ => None,
         };
         let messages = session.messages().iter().map(AsRef::as_ref);
+        let calls = session.calls();
         Ok(PreparedTurn {
             events,
+            cancel_call: Arc::new(move |id| calls.cancel(id)),
             bytes: size(messages.chain(message)),
             run: Box::new(move |sink, cancel| {
                 Box::pin(turn::run(
