@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{OnceCell, Semaphore};
-use toolcell_core::KeyValueStore;
+use tokio::sync::Semaphore;
+use toolcell_core::{KeyValueStore, ToolSpec};
 
 use self::engines::Engines;
 pub(crate) use self::later::LaterCode;
@@ -19,13 +19,13 @@ use self::loading::{Bytes, Examined, Source, shared_error};
 use crate::bindings::{ProviderPre, Role};
 use crate::cell::CellRunner;
 use crate::cell::memory::MemoryPool;
-use crate::component::{Code, Component, Description, Digest, Loaded};
+use crate::component::{Base, Code, Component, Description, Digest, Loaded};
 use crate::context::ContextExports;
 use crate::egress::{HostNetwork, Network, Transport};
 use crate::error::{CacheError, EngineError, LoadError};
 use crate::files::FilePool;
 use crate::hook::{self, HookComponent, LinkedHook, LoadedHook};
-use crate::load::cache::Cache;
+use crate::load::cache::{Cache, EntryName};
 use crate::load::compile::{self, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
 use crate::program::{self, Program};
@@ -225,41 +225,6 @@ impl Sandbox {
         .await
     }
 
-    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process. If its code and
-    /// its definitions are in the cache, the code is read for the first call.
-    ///
-    /// # Errors
-    /// As [`Sandbox::load`].
-    pub async fn load_trusted(
-        &self,
-        label: &str,
-        component: &'static dyn TrustedComponent,
-    ) -> Result<Component, LoadError> {
-        let shared = &self.0;
-        let examined = shared.examine(&trusted(label, component), Role::Tools).await?;
-        let has_code =
-            (shared.cache.as_ref()).is_some_and(|cache| cache.has_code(&shared.entry_of(&examined)));
-        let known = match has_code && Role::Tools.is_among(&examined.identity.exports) {
-            true => self.known(&examined)?,
-            false => None,
-        };
-        let Some(Description { specs, .. }) = known else {
-            return self.load_tools(trusted(label, component)).await;
-        };
-        let later = LaterCode {
-            sandbox: self.clone(),
-            label: label.to_owned(),
-            component,
-            loaded: OnceCell::new(),
-        };
-        Ok(Component(Arc::new(Loaded {
-            base: shared.base_without_code(examined),
-            code: Code::Later(Arc::new(later)),
-            specs,
-            exports: ContextExports::default(),
-        })))
-    }
-
     /// Returns the identity and the definitions of a component, from the cache if it was loaded before: its code is not
     /// read then.
     ///
@@ -346,9 +311,20 @@ impl Sandbox {
     }
 
     async fn load_tools(&self, source: Source<'_>) -> Result<Component, LoadError> {
+        let examined = self.0.examine(&source, Role::Tools).await?;
+        self.load_examined(source, examined, None).await
+    }
+
+    /// Loads a component that was examined, with these tools if they are known.
+    async fn load_examined(
+        &self,
+        source: Source<'_>,
+        examined: Examined,
+        specs: Option<Vec<Arc<ToolSpec>>>,
+    ) -> Result<Component, LoadError> {
         let shared = &self.0;
         let bytes = source.bytes;
-        let found = shared.look(source, Role::Tools).await?;
+        let found = shared.link(source, examined).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };
@@ -372,24 +348,9 @@ impl Sandbox {
                 exports: ContextExports::default(),
             })));
         }
-        let known = shared
-            .cache
-            .as_ref()
-            .and_then(|cache| cache.definitions(&found.entry));
-        let specs = match known {
-            Some(stored) => definitions::checked(stored)?,
-            None => {
-                let stored = match &code {
-                    Code::Tools(pre) => shared.ask(&found.base, pre, Ask).await?,
-                    Code::Functions(functions) => functions.define(&bytes.read()),
-                    Code::Program(_) | Code::Later(_) => Vec::new(),
-                };
-                let specs = definitions::check(stored.clone())?;
-                if let Some(cache) = &shared.cache {
-                    cache.keep_definitions(&found.entry, &stored);
-                }
-                specs
-            }
+        let specs = match specs {
+            Some(specs) => specs,
+            None => self.define(&found.base, &found.entry, &code, bytes).await?,
         };
         Ok(Component(Arc::new(Loaded {
             base: found.base,
@@ -397,6 +358,30 @@ impl Sandbox {
             specs,
             exports: context,
         })))
+    }
+
+    /// Returns the definitions of the tools of a component that is no program, from the cache or the component.
+    async fn define(
+        &self,
+        base: &Base,
+        entry: &EntryName,
+        code: &Code,
+        bytes: Bytes<'_>,
+    ) -> Result<Vec<Arc<ToolSpec>>, LoadError> {
+        let cache = self.0.cache.as_ref();
+        if let Some(stored) = cache.and_then(|cache| cache.definitions(entry)) {
+            return definitions::checked(stored);
+        }
+        let stored = match code {
+            Code::Tools(pre) => self.0.ask(base, pre, Ask).await?,
+            Code::Functions(functions) => functions.define(&bytes.read()),
+            Code::Program(_) | Code::Later(_) => Vec::new(),
+        };
+        let specs = definitions::check(stored.clone())?;
+        if let Some(cache) = cache {
+            cache.keep_definitions(entry, &stored);
+        }
+        Ok(specs)
     }
 
     /// Loads a component that is a hook, as [`Sandbox::load`] loads one with tools.
@@ -411,7 +396,8 @@ impl Sandbox {
             digest: None,
             compiler: &shared.options.compiler,
         };
-        let found = shared.look(source, Role::Hook).await?;
+        let examined = shared.examine(&source, Role::Hook).await?;
+        let found = shared.link(source, examined).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };

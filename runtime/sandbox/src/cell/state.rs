@@ -7,7 +7,12 @@ use toolcell_core::tool::{CallObserver, LogSource};
 use toolcell_core::{Limits, Policy};
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::clocks::{WasiClocks, WasiClocksCtx, WasiClocksCtxView};
+use wasmtime_wasi::p2::bindings::clocks::{monotonic_clock, wall_clock};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
+use wasmtime_wasi::p3::bindings::clocks::{
+    monotonic_clock as async_monotonic_clock, system_clock as async_system_clock, types as async_clock_types,
+};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
@@ -44,6 +49,8 @@ pub(crate) struct CellState {
     policy: Arc<Policy>,
     /// Created by the first host function that needs it: it takes a fifth of the time of a small call.
     wasi: Option<Box<WasiCtx>>,
+    /// Created by the first function of a clock. All clocks are these, and those of `wasi` are never read.
+    clocks: Option<WasiClocksCtx>,
     http: WasiHttpCtx,
     egress: Arc<Egress>,
     /// Created by the first host function that needs it, like the two below: most calls need none of them.
@@ -98,6 +105,7 @@ impl CellState {
             in_flight: account.empty(),
             policy: policy.clone(),
             wasi: None,
+            clocks: None,
             http,
             egress: egress.clone(),
             call_egress: None,
@@ -191,6 +199,14 @@ impl CellState {
         }
     }
 
+    fn clocks(&mut self) -> WasiClocksCtxView<'_> {
+        let open = self.settle();
+        WasiClocksCtxView {
+            ctx: self.clocks.get_or_insert_default(),
+            table: if open { &mut self.table } else { &mut self.closed },
+        }
+    }
+
     fn random(&mut self) -> RandomView<'_> {
         self.settle();
         RandomView {
@@ -279,6 +295,8 @@ pub(crate) fn linker(engine: &Engine, kind: EngineKind) -> wasmtime::Result<Link
     environment::add_to_linker(&mut linker, CellState::environment)?;
     environment::add_config_to_linker(&mut linker, CellState::environment)?;
     poll::add_to_linker(&mut linker, CellState::poll, CellState::random)?;
+    wall_clock::add_to_linker::<_, WasiClocks>(&mut linker, CellState::clocks)?;
+    monotonic_clock::add_to_linker::<_, WasiClocks>(&mut linker, CellState::clocks)?;
     files::add_to_linker(&mut linker, CellState::files)?;
     keyvalue::add_to_linker(&mut linker, CellState::keyvalue)?;
     log::add_to_linker::<_, HasSelf<GuestOutput>>(&mut linker, |state: &mut CellState| &mut state.output)?;
@@ -287,7 +305,9 @@ pub(crate) fn linker(engine: &Engine, kind: EngineKind) -> wasmtime::Result<Link
     })?;
     if kind == EngineKind::Concurrent {
         wasmtime_wasi::p3::cli::add_to_linker(&mut linker)?;
-        wasmtime_wasi::p3::clocks::add_to_linker(&mut linker)?;
+        async_clock_types::add_to_linker::<_, WasiClocks>(&mut linker, CellState::clocks)?;
+        async_monotonic_clock::add_to_linker::<_, WasiClocks>(&mut linker, CellState::clocks)?;
+        async_system_clock::add_to_linker::<_, WasiClocks>(&mut linker, CellState::clocks)?;
         wasmtime_wasi::p3::random::add_to_linker(&mut linker)?;
         environment::add_async_to_linker(&mut linker, CellState::environment)?;
         poll::add_async_to_linker(&mut linker, CellState::random)?;

@@ -317,7 +317,8 @@ fn segment_hashes(
     let count = usize::try_from(len.div_ceil(SEGMENT as u64)).map_err(io::Error::other)?;
     let mut hashes = vec![blake3::Hash::from([0; blake3::OUT_LEN]); count];
     let hash_all = |first: usize, hashes: &mut [blake3::Hash]| -> io::Result<()> {
-        let mut buffer = vec![0; SEGMENT];
+        // Most entries are facts, of a few KiB: to clear a whole segment for each takes longer than to hash them.
+        let mut buffer = vec![0; usize::try_from(len).map_or(SEGMENT, |len| len.min(SEGMENT))];
         for (i, hash) in hashes.iter_mut().enumerate() {
             let at = ((first + i) * SEGMENT) as u64;
             let size = usize::try_from(len - at).map_or(SEGMENT, |left| left.min(SEGMENT));

@@ -69,6 +69,7 @@ impl Bytes<'_> {
 }
 
 /// A component whose shape was checked.
+#[derive(Clone)]
 pub(super) struct Examined {
     pub(super) identity: Identity,
     /// Digest under which its cache entries are stored.
@@ -168,9 +169,8 @@ impl Shared {
         self.entry(examined.shape.engine, examined.cached_as)
     }
 
-    /// Checks a component for a role, compiles it or takes its code from the cache, and links it.
-    pub(super) async fn look(&self, source: Source<'_>, role: Role) -> Result<Found, LoadError> {
-        let mut examined = self.examine(&source, role).await?;
+    /// Compiles a component that was examined, or takes its code from the cache, and links it.
+    pub(super) async fn link(&self, source: Source<'_>, mut examined: Examined) -> Result<Found, LoadError> {
         let mut entry = self.entry_of(&examined);
         let mut component = self.code(&source, &examined, &entry).await;
         // Asynchronous types are only found when a component is validated.
@@ -203,13 +203,13 @@ impl Shared {
     }
 
     /// Returns the base of a component in which nothing runs.
-    pub(super) fn base_without_code(&self, examined: Examined) -> Base {
+    pub(super) fn base_without_code(&self, examined: &Examined) -> Base {
         let footprint = Footprint {
             slots: 1,
             bytes: 0,
             engine: examined.shape.engine,
         };
-        self.base(footprint, examined.identity)
+        self.base(footprint, examined.identity.clone())
     }
 
     fn base(&self, footprint: Footprint, identity: Identity) -> Base {
