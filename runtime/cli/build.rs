@@ -39,10 +39,7 @@ fn main() {
         };
         let bytes = std::fs::read(&file).expect("it is a file");
         let packed = out.join(format!("{name}.deflate"));
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-        let compressed = encoder.write_all(&bytes).and_then(|()| encoder.finish());
-        std::fs::write(&packed, compressed.expect("memory takes every byte"))
-            .expect("cargo made the directory");
+        pack(&packed, &bytes);
         writeln!(
             table,
             "    Shipped {{ name: {name:?}, packed: include_bytes!({packed:?}), size: {}, digest: {:?} }},",
@@ -62,6 +59,7 @@ fn main() {
     }
     files.sort();
     let mut table = String::from("&[\n");
+    let mut contents = String::new();
     for file in files {
         let name = file
             .strip_prefix(&root)
@@ -70,12 +68,21 @@ fn main() {
             .to_string();
         if !NOT_EMBEDDED.iter().any(|prefix| name.starts_with(prefix)) {
             println!("cargo::rerun-if-changed={}", file.display());
-            let file = file.canonicalize().expect("it was listed");
-            writeln!(table, "    ({name:?}, include_str!({file:?})),").expect("a string takes every text");
+            let content = std::fs::read_to_string(file).expect("it was listed, and is text");
+            writeln!(table, "    ({name:?}, {}),", content.len()).expect("a string takes every text");
+            contents.push_str(&content);
         }
     }
     table.push_str("]\n");
     std::fs::write(out.join("sdk.rs"), table).expect("cargo made the directory");
+    pack(&out.join("sdk.deflate"), contents.as_bytes());
+}
+
+/// Writes a file with these bytes, compressed (RFC 1951).
+fn pack(path: &Path, bytes: &[u8]) {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    let compressed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    std::fs::write(path, compressed.expect("memory takes every byte")).expect("cargo made the directory");
 }
 
 /// Parts of the folders of SDKs that no tool needs.

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use tokio::runtime::Runtime;
+use tokio::runtime;
 
 use crate::config::{Overrides, layers};
 use crate::environment::Environment;
@@ -179,7 +179,12 @@ pub(crate) fn execute(parsed: Result<Cli, Failure>, environment: &Environment) -
 }
 
 fn block_on(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-    let runtime = Runtime::new()
+    let mut runtime = runtime::Builder::new_multi_thread();
+    // One call runs in this thread. A worker for each processor, as other commands have them, would only take time to start.
+    if matches!(cli.command, Command::Call(_)) {
+        runtime.worker_threads(1);
+    }
+    let runtime = (runtime.enable_all().build())
         .map_err(|error| Failure::new(Exit::Internal, "could not start the async runtime").because(error))?;
     let ended = runtime.block_on(dispatch(cli, environment, console));
     // A call that does not stop when cancelled must not keep the process alive.
