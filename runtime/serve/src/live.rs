@@ -533,6 +533,7 @@ mod tests {
                 cancel: cancel.clone(),
                 seq: None,
                 is_finished: false,
+                cancel_call: None,
             }),
             ..State::default()
         };

@@ -227,6 +227,7 @@ mod tests {
                 .replace("{id}", "ID")
                 .replace("{model}", "ID")
                 .replace("{question}", "QID")
+                .replace("{call}", "CALL")
                 .replace("{name}", "NAME");
             assert!(page.contains(&plain), "{method} {plain}");
         }
