@@ -64,6 +64,7 @@ impl Engine {
             path,
             context: Some(context),
             threads: 1,
+            shares_beginnings: true,
             command: ChildCommand {
                 program: "/bin/sh".into(),
                 args: vec!["-c".into(), script.into()],
