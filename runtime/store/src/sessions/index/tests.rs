@@ -157,7 +157,7 @@ async fn store_without_an_index_gets_one() {
     drop(store);
     let old = Connection::open(dir.path().join("sessions.db")).unwrap();
     old.execute_batch(
-        "DROP TABLE messages; ALTER TABLE sessions DROP COLUMN estimated; ALTER TABLE sessions DROP COLUMN unpriced;
+        "DROP TABLE messages; DROP TABLE unsaved; ALTER TABLE sessions DROP COLUMN estimated; ALTER TABLE sessions DROP COLUMN unpriced;
          UPDATE entries SET event = x'ff' WHERE number = 1;",
     )
     .unwrap();

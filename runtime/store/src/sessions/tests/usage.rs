@@ -6,7 +6,7 @@ use toolcell_core::{CallResult, ToolError};
 use super::*;
 
 fn called(wall_us: Option<u64>) -> Event {
-    let mut result = CallResult::failed(ToolError::failed("no"));
+    let mut result = CallResult::failed(ToolError::invalid("no"));
     result.receipt = wall_us.map(|wall_us| Receipt {
         wall_us,
         ..Receipt::default()
