@@ -44,7 +44,7 @@ fn keep_of_agents(tools: &mut Value, is_allowed: impl Fn(&str) -> bool) {
     let mut names = BTreeSet::new();
     if let Some(components) = tools["components"].as_array_mut() {
         components.retain_mut(|component| {
-            let agents = component["agents"].as_array_mut();
+            let agents = component.get_mut("agents").and_then(Value::as_array_mut);
             let is_kept = match agents {
                 Some(agents) => {
                     agents.retain(|agent| agent.as_str().is_some_and(&is_allowed));
