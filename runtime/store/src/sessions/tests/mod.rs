@@ -1,5 +1,5 @@
-mod daily;
 mod list;
+mod usage;
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -4,10 +4,9 @@ use toolcell_core::receipt::Receipt;
 use toolcell_core::{CallResult, ToolError};
 
 use super::*;
-use crate::sessions::daily;
 
 fn called(wall_us: Option<u64>) -> Event {
-    let mut result = CallResult::failed(ToolError::Cancelled);
+    let mut result = CallResult::failed(ToolError::invalid("no"));
     result.receipt = wall_us.map(|wall_us| Receipt {
         wall_us,
         ..Receipt::default()
