@@ -89,7 +89,9 @@ pub(crate) async fn assemble(
     )?;
     let prices = prices::of(&model, &settings.budget, &settings.prices, environment)?;
 
-    let components = Components::load(&flags.tools, flags.locked, &settings, environment, console).await?;
+    // On the heap: the future of all this would be large with a local model.
+    let loading = Components::load(&flags.tools, flags.locked, &settings, environment, console);
+    let components = Box::pin(loading).await?;
     let findings = components.check(flags.locked, environment, console)?;
     let approvals = components.approvals(&settings, environment);
 
