@@ -59,6 +59,30 @@ impl Protocol for Chat {
             words: &["not support thinking", "think value"],
         },
         OptionalPart {
+            feature: Feature::Temperature,
+            label: "the temperature",
+            fields: &["/options/temperature"],
+            words: &["temperature"],
+        },
+        OptionalPart {
+            feature: Feature::TopP,
+            label: "`top_p`",
+            fields: &["/options/top_p"],
+            words: &["top_p"],
+        },
+        OptionalPart {
+            feature: Feature::Stop,
+            label: "`stop`",
+            fields: &["/options/stop"],
+            words: &[],
+        },
+        OptionalPart {
+            feature: Feature::Seed,
+            label: "`seed`",
+            fields: &["/options/seed"],
+            words: &[],
+        },
+        OptionalPart {
             feature: Feature::AnswerSchema,
             label: "a schema of the answer",
             fields: &["/format"],

@@ -197,6 +197,14 @@ async fn refused_parameter_is_left_out_from_then_on() {
             "temperature is not supported",
         ),
         ("ollama", "/think", "\"m\" does not support thinking"),
+        (
+            "ollama",
+            "/options/temperature",
+            "temperature is not supported by this model",
+        ),
+        ("ollama", "/options/top_p", "top_p is not supported"),
+        ("ollama", "/options/seed", "unknown option: seed"),
+        ("ollama", "/options/stop", "Unknown name \"stop\""),
     ] {
         let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
         let (server, provider) = refusing(name, 400, error).await;

@@ -27,7 +27,7 @@ use crate::cell::output::{GuestOutput, GuestStdio};
 use crate::cell::poll::{self, MAX_RANDOM, PollView, RandomView};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::sockets::{self, Denied};
-use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS};
+use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS, add_error_code_to_linker};
 use crate::engine::EngineKind;
 use crate::files::{self, Files, FilesView};
 use crate::keyvalue::{self, Buckets, KeyValueView};
@@ -291,6 +291,7 @@ pub(crate) fn linker(engine: &Engine, kind: EngineKind) -> wasmtime::Result<Link
     linker.allow_shadowing(true);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    add_error_code_to_linker(&mut linker, |state: &mut CellState| &mut state.table)?;
     sockets::add_to_linker(&mut linker, CellState::denied)?;
     environment::add_to_linker(&mut linker, CellState::environment)?;
     environment::add_config_to_linker(&mut linker, CellState::environment)?;

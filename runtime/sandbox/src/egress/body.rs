@@ -9,7 +9,10 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+use wasmtime::component::{Linker, Resource, ResourceTable};
+use wasmtime_wasi::p2::bindings::io::error::Error as IoError;
 use wasmtime_wasi_http::Error;
+use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 
 use crate::cell::memory::Reservation;
 use crate::cell::receipt::ReceiptRecorder;
@@ -67,9 +70,8 @@ impl CheckedBody {
                 Ok(frame)
             }
             None => {
-                let received = self.limit - self.remaining;
-                self.recorder
-                    .too_much("http_body", self.limit, received.saturating_add(length));
+                // The length of the whole is not known.
+                self.recorder.too_much("http_body", self.limit, 0);
                 Err(Error::HttpResponseBodySize(Some(self.limit)))
             }
         }
@@ -122,6 +124,38 @@ pub(crate) fn from_hyper(error: hyper::Error) -> Error {
         Error::HttpProtocolError
     } else {
         Error::Hyper(error)
+    }
+}
+
+/// Links the function with which guests read why a body broke off: that of the engine knows no error of a body.
+pub(crate) fn add_error_code_to_linker<T: 'static>(
+    linker: &mut Linker<T>,
+    table: fn(&mut T) -> &mut ResourceTable,
+) -> wasmtime::Result<()> {
+    let mut types = linker.instance("wasi:http/types@0.2.12")?;
+    types.func_wrap(
+        "http-error-code",
+        move |mut cell, (error,): (Resource<IoError>,)| {
+            let error = table(cell.data_mut()).get(&error)?;
+            let code = match error.downcast_ref::<Error>() {
+                Some(error) => Some(code_of(error)),
+                None => error.downcast_ref::<ErrorCode>().cloned(),
+            };
+            Ok((code,))
+        },
+    )
+}
+
+/// Returns the code of an error of a body.
+fn code_of(error: &Error) -> ErrorCode {
+    match error {
+        Error::HttpResponseBodySize(size) => ErrorCode::HttpResponseBodySize(*size),
+        Error::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
+        Error::HttpResponseHeaderSectionSize(size) => ErrorCode::HttpResponseHeaderSectionSize(*size),
+        Error::ConnectionReadTimeout => ErrorCode::ConnectionReadTimeout,
+        Error::ConnectionTerminated => ErrorCode::ConnectionTerminated,
+        Error::HttpProtocolError => ErrorCode::HttpProtocolError,
+        other => ErrorCode::InternalError(Some(other.to_string())),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) mod target;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use body::BODY_CHUNK;
+pub(crate) use body::{BODY_CHUNK, add_error_code_to_linker};
 pub(crate) use call::{CallEgress, MAX_REQUEST_HEADERS};
 pub(crate) use network::Transport;
 pub use network::{HostNetwork, Network};

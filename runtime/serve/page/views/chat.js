@@ -69,7 +69,8 @@ export class Chat {
       if (!stream.isStopped) this.problem(error);
       return;
     }
-    if (!opened.items.length && opened.info.state === "new") this.empty();
+    // While its first message is on the way, the view of a first visit would only flash.
+    if (!opened.items.length && opened.info.state === "new" && !this.isSending) this.empty();
     this.draw();
     this.toEnd();
     stream.start();
@@ -236,6 +237,7 @@ export class Chat {
 
   async send(text, attachments) {
     let { session } = this;
+    this.isSending = true;
     try {
       if (!session.id) {
         const created = await api.create(this.app.agent);
@@ -256,8 +258,11 @@ export class Chat {
       this.schedule();
       this.app.sessions.load();
     } catch (error) {
+      if (session === this.session && !session.items.length) this.empty();
       this.composer.put(text);
       this.composer.failed(error.code === "offline" ? "The server does not answer. Your text is kept; send it again." : "Not sent: " + error.message, error.hints);
+    } finally {
+      this.isSending = false;
     }
   }
 

@@ -35,9 +35,12 @@ pub(super) fn limit_setting(
 }
 
 /// Returns a larger limit with which at least what was refused fits. The tool may ask for more after it, so that it is no
-/// less than the default, or than twice a limit that is not below the default.
+/// less than the default, or than twice a limit that is not below the default. The size of a body is known as a whole, if it is.
 pub(super) fn sufficient(name: &'static str, limit: u64, needed: u64) -> u64 {
-    let larger = larger(name, limit);
+    let larger = match name {
+        "http_body" if needed > limit => limits::get(&Limits::default(), name),
+        _ => larger(name, limit),
+    };
     match needed > larger {
         true => round_up(needed),
         false => larger,
@@ -129,6 +132,8 @@ mod tests {
             ("file_bytes", 10, (256 << 20) + 1, 257 << 20),
             ("file_bytes", 256 << 20, (256 << 20) + 1, 512 << 20),
             ("http_body", 16 << 20, (64 << 20) + 1, 65 << 20),
+            ("http_body", 16 << 20, 20 << 20, 20 << 20),
+            ("http_body", 16 << 20, 0, 32 << 20),
             ("http_body", 10, u64::MAX, u64::MAX),
             ("http_body", 0, 1_000, 16 << 20),
             ("http_body", 0, 17 << 20, 17 << 20),

@@ -357,7 +357,7 @@ mod tests {
         let hints = hints_of(known());
         for (name, hint) in [
             ("http_requests", "http_requests=128"),
-            ("http_body", "http_body=32MiB"),
+            ("http_body", "http_body=17MiB"),
             ("file_bytes", "file_bytes=512MiB"),
             ("file_count", "file_count=20k"),
             ("keyvalue_bytes", "keyvalue_bytes=512MiB"),
