@@ -33,4 +33,6 @@ pub use error::{FileError, Refusal};
 pub use output::OutputDirectory;
 pub use read::{check, open, read, read_text};
 pub use rules::{Owner, Rules};
-pub use write::{PRIVATE, SHARED, append, is_unfinished, remove_if_same, remove_unfinished, replace};
+pub use write::{
+    PRIVATE, SHARED, UNFINISHED_AGE, append, is_unfinished, remove_if_same, remove_unfinished, replace,
+};

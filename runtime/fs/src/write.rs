@@ -68,6 +68,9 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> 
     write().map_err(FileError::io("write", path))
 }
 
+/// Time since a file was written from which no process that lives is writing it: far above the time of any write.
+pub const UNFINISHED_AGE: Duration = Duration::from_secs(600);
+
 /// Removes what [`replace`] left unfinished in a directory, because its process was killed: regular files of this user that
 /// have a name of such files, and were not written for `age`.
 ///

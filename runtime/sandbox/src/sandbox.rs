@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use toolcell_core::{KeyValueStore, ToolSpec};
+use toolcell_core::{BoxFuture, KeyValueStore, ToolSpec};
 
 use self::engines::Engines;
 pub(crate) use self::later::LaterCode;
@@ -312,7 +312,9 @@ impl Sandbox {
 
     async fn load_tools(&self, source: Source<'_>) -> Result<Component, LoadError> {
         let examined = self.0.examine(&source, Role::Tools).await?;
-        self.load_examined(source, examined, None).await
+        // Without its type, which would be part of the futures of all who load something.
+        let loading: BoxFuture<'_, _> = Box::pin(self.load_examined(source, examined, None));
+        loading.await
     }
 
     /// Loads a component that was examined, with these tools if they are known.

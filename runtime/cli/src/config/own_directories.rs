@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use toolcell_core::denial::{Denials, DeniedUse, PathDenial};
 use toolcell_core::policy::DirGrant;
+use toolcell_core::protected::PROGRAMS;
 
 use crate::config::grants::{self, ResolvedGrant};
 use crate::config::source::Layer;
@@ -61,6 +62,9 @@ const OPTIONS: [&str; 6] = [
     "RUBYOPT",
     "PERL5OPT",
 ];
+
+/// Variables that move a directory of the home directory (XDG Base Directory Specification), each with its place without them.
+const MOVED: [(&str, &str); 2] = [("XDG_CONFIG_HOME", ".config"), ("XDG_DATA_HOME", ".local/share")];
 
 /// Maximum number of symbolic links followed to a program, as on Linux.
 const MAX_LINKS: usize = 40;
@@ -174,15 +178,48 @@ fn paths_in(name: &str, environment: &Environment) -> impl Iterator<Item = PathB
     environment.paths(name).chain(words)
 }
 
+/// Returns the directories that variables have moved out of the home directory, without links, each with its place there.
+fn moved(environment: &Environment) -> impl Iterator<Item = (PathBuf, &'static str)> {
+    MOVED.into_iter().filter_map(|(name, place)| {
+        // The specification ignores relative paths.
+        let dir = environment
+            .var(name)
+            .map(PathBuf::from)
+            .filter(|dir| dir.is_absolute())?;
+        Some((dir.canonicalize().unwrap_or(dir), place))
+    })
+}
+
+/// Returns the path in the home directory for which one stands that lies in a directory which a variable has moved.
+pub(super) fn path_in_home(path: &Path, environment: &Environment) -> Option<PathBuf> {
+    let home = environment.home.as_deref()?;
+    moved(environment).find_map(|(dir, place)| Some(home.join(place).join(path.strip_prefix(dir).ok()?)))
+}
+
+/// Returns what starts programs in directories that variables have moved: the names of the list in the home directory.
+fn moved_programs(environment: &Environment) -> impl Iterator<Item = PathBuf> {
+    moved(environment).flat_map(|(dir, place)| {
+        PROGRAMS
+            .iter()
+            .filter_map(move |name| match name.strip_prefix(place)? {
+                "" => Some(dir.clone()),
+                rest => Some(dir.join(rest.strip_prefix('/')?)),
+            })
+    })
+}
+
 /// Returns the denials of changes to programs that are started outside of every cell: this executable, and unless
-/// `dangerous`, what is in a directory of `PATH`.
+/// `dangerous`, what is in a directory of `PATH` or in one that a variable has moved out of the home directory.
 fn programs(dangerous: bool, environment: &Environment) -> Vec<PathDenial> {
     let own = environment.executables.iter().cloned();
     let own = own.map(|path| (path, "Toolcell's own executable"));
     let others = environment.program_dirs().filter(|_| !dangerous);
     let others = others.map(|path| (path, "the directory of programs (PATH)"));
+    let moved = moved_programs(environment).filter(|_| !dangerous);
+    let moved = moved.map(|path| (path, "what starts programs (XDG)"));
     let mut known = BTreeSet::new();
     own.chain(others)
+        .chain(moved)
         .filter(|(path, _)| known.insert(path.clone()))
         .map(|(path, what)| denial(&path, DeniedUse::Change, what, environment))
         .collect()
@@ -441,6 +478,55 @@ mod tests {
             let settings = config::load(&environment, overrides).unwrap();
             let policy = settings.tools["files"].policy(&settings, &environment);
             assert_eq!(policy.is_ok(), expected.len() == 1, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_starts_programs_is_denied_where_a_variable_has_moved_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        for name in [
+            "home",
+            "work/conf/autostart",
+            "work/data/systemd/user",
+            "work/docs",
+        ] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+        let (conf, data) = (at("work/conf"), at("work/data"));
+        let variables = [
+            ("XDG_CONFIG_HOME", conf.as_str()),
+            ("XDG_DATA_HOME", data.as_str()),
+        ];
+        let mut environment = Environment::for_tests(&dir, &variables);
+        environment.home = Some(dir.join("home"));
+        let grant = |name: &str| DirGrant {
+            host: dir.join(name),
+            guest: "/".into(),
+            access: toolcell_core::policy::DirAccess {
+                write: true,
+                ..toolcell_core::policy::DirAccess::READ
+            },
+            overlay: None,
+        };
+        let denied = |dangerous| -> Vec<PathBuf> {
+            let denied = programs_in(&[grant("work")], dangerous, &environment).into_iter();
+            denied.map(|denial| denial.host).collect()
+        };
+        for name in ["work/conf", "work/data/systemd", "work/data/nvim"] {
+            assert!(denied(false).contains(&dir.join(name)), "{name}");
+        }
+        assert_eq!(denied(true), [] as [PathBuf; 0]);
+        for (name, place) in [
+            ("work/conf", Some("home/.config")),
+            ("work/conf/autostart", Some("home/.config/autostart")),
+            ("work/data/systemd/user", Some("home/.local/share/systemd/user")),
+            ("work/docs", None),
+            ("work", None),
+        ] {
+            let found = path_in_home(&dir.join(name), &environment);
+            assert_eq!(found, place.map(|place| dir.join(place)), "{name}");
         }
     }
 

@@ -8,7 +8,7 @@ use toolcell_core::policy::DirGrant;
 use toolcell_core::{Grant, Policy};
 
 use super::grants::{self, ResolvedGrant};
-use super::own_directories::{own_places, programs_in};
+use super::own_directories::{own_places, path_in_home, programs_in};
 use super::settings::{GrantLine, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -93,7 +93,11 @@ impl GrantLine {
             let is_it = |path: PathBuf| path.canonicalize().is_ok_and(|real| real == dir.host);
             dir.access.can_change() && environment.program_dirs().any(is_it)
         };
-        let danger = dangerous(dir, environment.home.as_deref());
+        let home = environment.home.as_deref();
+        let danger = dangerous(dir, home).or_else(|| {
+            let host = path_in_home(&dir.host, environment)?;
+            dangerous(&DirGrant { host, ..dir.clone() }, home)
+        });
         let Some(danger) = danger.or_else(|| is_in_path().then_some(GrantRisk::Programs)) else {
             return Ok(());
         };

@@ -3,7 +3,6 @@
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use toolcell_fs::{Owner, PRIVATE, Rules};
 
@@ -17,9 +16,6 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// End of the name of the copy that is kept of a changed file.
 const BACKUP: &str = ".toolcell-backup";
-
-/// Age of a file of a command that was killed while it wrote, from which it is removed: far above the time of any write.
-const UNFINISHED_AGE: Duration = Duration::from_secs(600);
 
 /// A file, and its contents before the change.
 pub(crate) struct Edited {
@@ -80,7 +76,7 @@ impl Edited {
         let lock = std::fs::File::open(directory)?;
         lock.lock()?;
         // One that cannot be removed is no reason to write nothing.
-        _ = toolcell_fs::remove_unfinished(directory, UNFINISHED_AGE);
+        _ = toolcell_fs::remove_unfinished(directory, toolcell_fs::UNFINISHED_AGE);
         if let Some((old, _)) = &self.old {
             toolcell_fs::replace(&backup_of(&self.file), old.as_bytes(), mode)?;
         }

@@ -91,6 +91,10 @@ impl LockFile {
                 .hint("move it away"));
         }
         let text = toml::to_string(self).map_err(|e| fail().because(e))?;
+        // What a killed command has left beside it is not to be committed with it.
+        if let Some(directory) = path.parent() {
+            _ = toolcell_fs::remove_unfinished(directory, toolcell_fs::UNFINISHED_AGE);
+        }
         toolcell_fs::replace(path, format!("{HEADER}{text}").as_bytes(), toolcell_fs::SHARED).map_err(
             |error| {
                 let hint = error
