@@ -1,4 +1,4 @@
-//! Calls that do not start: wrong tools, arguments and grants.
+//! Calls that do not start, or break off: wrong tools, arguments and grants, and what others send.
 
 use serde_json::{Value, json};
 
@@ -265,4 +265,48 @@ fn wrong_name_compiles_few_of_the_configured_components() {
     let seen = call("wrong_name").ended(2);
     assert!(!seen.stderr.contains("not searched"), "{}", seen.stderr);
     call("tool_11").ended(0);
+}
+
+/// A server that sends this many bytes for each request, with or without their number.
+fn body_server(size: usize, has_length: bool) -> String {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let _ = lines.map_while(Result::ok).find(|line| line.is_empty());
+            let length = match has_length {
+                true => format!("content-length: {size}\r\n"),
+                false => String::new(),
+            };
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n{length}connection: close\r\n\r\n"
+            );
+            let _ = stream.write_all(&vec![b'a'; size]);
+        }
+    });
+    origin
+}
+
+#[test]
+fn body_beyond_its_limit_is_told_as_such() {
+    let user = User::new();
+    // The size is known for one of them alone.
+    for (has_length, hint) in [(true, "http_body=20MiB"), (false, "http_body=16MiB")] {
+        let origin = body_server(20 << 20, has_length);
+        let arguments = json!({ "url": format!("{origin}/") }).to_string();
+        let grant = format!("http={origin}");
+        let limit = ["--limit", "http_body=1MiB"];
+        let call = [&["call", "fetch", &arguments, "--grant", &grant], &limit[..]].concat();
+        let seen = user.run(&call).ended(5).stderr;
+        assert!(
+            seen.contains("the response exceeds the limit of this tool"),
+            "{seen}"
+        );
+        assert!(seen.contains(hint), "{seen}");
+        assert!(!seen.contains("broke") && !seen.contains("later"), "{seen}");
+    }
 }
