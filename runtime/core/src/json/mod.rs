@@ -109,7 +109,7 @@ pub fn parse_nested(text: &str, depth: usize) -> Result<Value, JsonError> {
 }
 
 /// Returns the first number of a JSON text that [`Value`] cannot represent exactly: integers with too many digits,
-/// numbers so small that they become 0 or subnormal, and `-0`. Fractions are rounded to the nearest `f64` as usual. The
+/// numbers so small that they become 0 or subnormal, and `-0`. Fractions below 2^53 are rounded to the nearest `f64` as usual. The
 /// text must be valid JSON.
 pub fn inexact_number(text: &str) -> Option<&str> {
     let bytes = text.as_bytes();
@@ -145,6 +145,9 @@ fn end_of_string(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
+/// From here on, 2^53, an `f64` has no room for a fraction.
+const FIRST_ROUNDED: f64 = 9_007_199_254_740_992.0;
+
 fn is_kept(number: &str) -> bool {
     if number == "-0" {
         return false;
@@ -158,8 +161,9 @@ fn is_kept(number: &str) -> bool {
     if written.digits.is_empty() {
         return true;
     }
-    // A fraction is rounded. Integers, and numbers so small that an `f64` has few digits for them, must round-trip.
-    (written.exponent < 0 && read.is_normal())
+    // A fraction is rounded. Integers, what has one that is rounded, and numbers so small that an `f64` has few digits for them, must
+    // round-trip.
+    (written.exponent < 0 && read.is_normal() && read.abs() < FIRST_ROUNDED)
         || Decimal::of(&format!("{read:e}")).is_some_and(|read| read == written)
 }
 
@@ -432,6 +436,9 @@ mod tests {
             "18446744073709551616",
             "-9223372036854775809",
             "9007199254740993.0",
+            "9007199254740992.5",
+            "12345678901234567.5",
+            "-12345678901234567.5",
             "90071992547409931e2",
             "123456789012345678901234567890",
             "-0",
@@ -459,6 +466,7 @@ mod tests {
             ("-9223372036854775808", "-9223372036854775808"),
             ("9007199254740993", "9007199254740993"),
             ("9007199254740992.0", "9007199254740992.0"),
+            ("9007199254740991.25", "9007199254740991.0"),
             ("2.2250738585072014e-308", "2.2250738585072014e-308"),
             ("5e-324", "5e-324"),
             ("1e22", "1e+22"),
