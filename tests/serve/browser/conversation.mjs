@@ -134,6 +134,8 @@ export const conversation = {
     assert.equal(await page.locator(QUESTION).count(), 0, "nothing can be allowed");
     assert.deepEqual(await banner.locator("button").allInnerTexts(), ["End it"]);
     const call = page.locator(".call > button");
+    // A group has no text before the browser lays it out.
+    await page.waitForFunction(() => document.querySelector(".call > button")?.innerText);
     assert.match(await call.innerText(), /weather_in[\s\S]*city: Oslo, days: 3[\s\S]*waits for its client/);
     assert.match(await page.locator("#sessions a[aria-current]").innerText(), /waits for its client/);
     for (const width of [360, 1280]) {
