@@ -19,7 +19,7 @@ const INTERRUPTED: &str = "interrupted";
 /// Maximum length of instructions that are kept with a response, in bytes. Each response of a conversation has its own.
 pub(super) const MAX_KEPT: usize = 256 << 10;
 
-/// What a response was made with and its turn does not tell.
+/// Parameters of the request of a response that its turn does not store.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MadeWith {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -383,7 +383,7 @@ fn since(before: Usage, all: Usage) -> Usage {
 /// Place of a conversation that is not stored.
 pub(super) struct Unsaved {
     pub(super) held: Arc<Held>,
-    /// Where its use is counted, as that of sessions is.
+    /// Receives its use, which counts like the use of a session.
     pub(super) store: Arc<SqliteSessions>,
     pub(super) agent: String,
     pub(super) client: String,
